@@ -207,6 +207,20 @@ async def test_a_slow_subscriber_has_only_so_many_messages_in_its_hands(place: P
         await held[1].ack()
 
 
+@pytest.mark.parametrize("drains", [False, True])
+async def test_what_came_and_was_not_handed_out_goes_to_another_subscriber_at_once(place: Place, drains: bool) -> None:
+    for number in range(10):
+        await place.bus.publish(place.message(str(number)))
+    async with subscribed(place, in_flight=8, ack_wait_s=60.0) as first:
+        taken = await soon(first)
+        await taken.ack()
+        if drains:
+            assert await first.drain(SOON_S) == 0
+    async with subscribed(place, in_flight=16, ack_wait_s=60.0) as second:
+        rest = await texts(second, 9)
+    assert sorted([taken.message.data.decode(), *rest]) == sorted(map(str, range(10)))
+
+
 async def test_a_message_that_was_held_too_long_is_not_counted_any_more(place: Place) -> None:
     """Else a subscriber that forgets to acknowledge would stop for good."""
     async with subscribed(place, in_flight=1, ack_wait_s=SHORT_S) as subscription:

@@ -19,6 +19,11 @@ class InFlight:
     def count(self) -> int:
         return self._count
 
+    @property
+    def room(self) -> int:
+        """How many more may be handed out now."""
+        return self._most - self._count
+
     def take(self) -> None:
         self._count += 1
 

@@ -8,10 +8,10 @@ A broker that comes back without its streams gets them anew, by the next message
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -32,18 +32,19 @@ from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavaila
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, BusHealth, size_of
 from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.bus.nats_connection import NatsServers, SecureClient, is_hopeless, reason_of
+from toolwire.bus.nats_pull import NatsPull
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject, check_filter, check_token
 from toolwire.protocol.values import dataclass
 
+T = TypeVar("T")
 CONNECT_S = 5.0
 CONFIRM_S = 5.0
 DEDUPE_WINDOW_S = 120.0
 MOST_UNACKNOWLEDGED = 100_000
 """Of one durable name, over all its subscribers; each of them has a smaller limit of its own."""
 
-_ASK_EVERY_S = 2.0
 _RETRY_S = 0.2
 _ADMIN_S = 2.0
 """For a request about streams and consumers. Servers without a leader are silent, so it is rather asked again."""
@@ -245,7 +246,7 @@ class NatsBus:
             with suppress(NatsError, OSError, TimeoutError):
                 await self._client.close()
 
-    async def pull(self, plan: StreamPlan, config: ConsumerConfig) -> JetStreamContext.PullSubscription:
+    async def pull(self, plan: StreamPlan, config: ConsumerConfig) -> NatsPull:
         """A durable consumer, made where it is missing, to ask for messages. Raises NatsError, BusError."""
         assert config.durable_name is not None
         try:
@@ -259,7 +260,10 @@ class NatsBus:
                 raise BusError(f"{used}; choose another for {config.filter_subject}")
             if known.config.ack_wait != config.ack_wait:
                 await self._js.add_consumer(plan.name, config)
-        return await self._js.pull_subscribe_bind(durable=config.durable_name, stream=plan.name)
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{plan.name}.{config.durable_name}"
+        pull = NatsPull(self._client, subject, self._client.new_inbox())
+        await pull.open()
+        return pull
 
     async def _ensure_streams(self) -> None:
         """Wait for a cluster that is starting, too: until it has a leader it is silent."""
@@ -321,7 +325,8 @@ class _NatsSubscription:
         self._plan = plan
         self._config = config
         self._in_flight = in_flight
-        self._pull: JetStreamContext.PullSubscription | None = None
+        self._ack_wait_s = config.ack_wait or ACK_WAIT_S
+        self._pull: NatsPull | None = None
 
     async def open(self) -> None:
         try:
@@ -335,56 +340,56 @@ class _NatsSubscription:
     async def __anext__(self) -> "_NatsDelivered":
         while True:
             await self._in_flight.wait_for_room()
-            message = await self._fetch()
-            if message is not None:
-                return _NatsDelivered(message, self._config.ack_wait or ACK_WAIT_S, self._in_flight)
+            try:
+                if self._pull is None:
+                    self._pull = await self._unless_stopped(self._bus.pull(self._plan, self._config))
+                    continue
+                found = await self._pull.next(self._in_flight.room)
+            except (NatsError, OSError, TimeoutError):  # the broker is away, or has come back without this consumer
+                await self._let_go()
+                await self._unless_stopped(asyncio.sleep(_RETRY_S))
+                continue
+            if found is not None and await self._is_in_time(*found):
+                return _NatsDelivered(found[1], self._ack_wait_s, self._in_flight)
 
     async def drain(self, timeout_s: float) -> int:
         self._in_flight.stop()
+        await self._let_go()
         return await self._in_flight.wait_until_none(timeout_s)
 
     async def close(self) -> None:
         self._in_flight.stop()
         await self._let_go()
 
-    async def _fetch(self) -> Msg | None:
-        """The next message; None after a while without one, or once nothing more is wanted."""
-        asking = asyncio.ensure_future(self._ask())
+    async def _is_in_time(self, came: float, message: Msg) -> bool:
+        """Whether a message is still for this subscriber. The time of one that waited here begins anew."""
+        if self._in_flight.stopping.is_set():
+            await _quietly(message.nak())
+            return False
+        waited_s = asyncio.get_running_loop().time() - came
+        if self._ack_wait_s / 4 < waited_s < self._ack_wait_s:
+            await _quietly(message.in_progress())
+        return waited_s < self._ack_wait_s
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What the work gives; None once nothing more is wanted."""
+        working = asyncio.ensure_future(work)
         stopping = asyncio.ensure_future(self._in_flight.stopping.wait())
         try:
-            await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                return None
-            if asking.cancelled():  # by the library, as it gave up its connection; the bus makes another
-                await self._let_go()
-                return None
-            message = asking.result()
-            if message is not None and stopping.done():
-                await _quietly(message.nak())
-                return None
-            return message
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() and not working.cancelled() else None
         finally:
-            for task in (asking, stopping):
+            for task in (working, stopping):
                 task.cancel()
-            await asyncio.gather(asking, stopping, return_exceptions=True)
-
-    async def _ask(self) -> Msg | None:
-        try:
-            if self._pull is None:
-                self._pull = await self._bus.pull(self._plan, self._config)
-            (message,) = await self._pull.fetch(1, timeout=_ASK_EVERY_S)
-        except TimeoutError:
-            return None
-        except (NatsError, OSError):  # the broker is away, or has come back without this consumer
-            await self._let_go()
-            await asyncio.sleep(_RETRY_S)
-            return None
-        return message
+            await asyncio.gather(working, stopping, return_exceptions=True)
 
     async def _let_go(self) -> None:
+        """Give back what was not handed out."""
         pull, self._pull = self._pull, None
         if pull is not None:
-            await _quietly(pull.unsubscribe())
+            pull.wake()
+            for message in await pull.close():
+                await _quietly(message.nak())
 
 
 class _NatsDelivered(OpenDelivery):
