@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import typing
 from typing import Annotated, Any, Literal, TypedDict, Union
 
 import pydantic
@@ -39,6 +40,8 @@ def annotations(draw: st.DrawFn, depth: int = 2) -> tuple[Any, Any]:
     elif shape == "literal":
         ours = theirs = draw(LITERALS)
     elif shape == "union":
+        for forget in typing._cleanups:  # type: ignore[attr-defined]
+            forget()  # typing takes Union[int, float] for Union[float, int] once it has made that
         ours = theirs = Union[draw(SCALARS), draw(SCALARS), None]  # noqa: UP007 - may be one type twice
     else:
         one, other = draw(annotations(depth - 1))
