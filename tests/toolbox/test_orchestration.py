@@ -1,5 +1,6 @@
 """Work that is handed to agents as turns of their own, and taken up by whichever process runs turns."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -83,7 +84,7 @@ async def results(store: Store, turn_id: str) -> list[ToolResult]:
 
 
 def test_the_tools_are_sound() -> None:
-    assert [report(each) for each in orchestration_tools(Crew(MemoryStore(), ()))] == [[]] * 5
+    assert [report(each) for each in orchestration_tools(Crew(MemoryStore(), ()))] == [[]] * 6
 
 
 @pytest.mark.feature("F175")
@@ -242,3 +243,31 @@ async def test_an_order_that_cannot_be_carried_out_is_refused_and_begins_nothing
     [result] = await results(office.store, answer.turn_id)
     assert (result.ok, words in result.text) == (False, True)
     assert await office.hands() == []
+
+
+async def test_a_model_reads_later_what_came_of_a_call_that_runs_on_its_own(office: Office) -> None:
+    done = asyncio.Event()
+
+    @tool(after_execution="detach")
+    async def bake() -> str:
+        """Bake."""
+        await done.wait()
+        return "bread"
+
+    def baker(*script: Any, name: str = "baker") -> Agent:
+        tools = [bake, *orchestration_tools(Crew(office.store, ()))]
+        return Agent(ScriptedModel(*script), tools, grant=GRANT, store=office.store, name=name)
+
+    first = baker(call("bake"), "Fine.")
+    began = await first.ask("Bake!")
+    [card] = await office.store.calls(turn_id=began.turn_id)
+    reads = call("call_result", call_id=card.call.id)
+    early = await baker(reads, "Not yet.").ask("And?")
+    done.set()
+    await first.runtime.close()
+    late = await baker(reads, "Bread.").ask("And now?")
+    others = await baker(reads, "No.", name="thief").ask("Mine?")
+
+    told = [(await results(office.store, one.turn_id))[-1] for one in (early, late, others)]
+    assert [one.structured and one.structured["status"] for one in told] == ["running", "success", None]
+    assert (told[1].structured["result"], told[1].untrusted) == ("bread", True)

@@ -192,7 +192,14 @@ SESSION_TOOLS = (
     "task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send", "sessions_spawn",
 )  # fmt: skip
 
-ORCHESTRATION_TOOLS = ("delegate_async", "ask_expert", "launch_principal", "fork_join", "provision_agent")
+ORCHESTRATION_TOOLS = (
+    "delegate_async",
+    "ask_expert",
+    "launch_principal",
+    "fork_join",
+    "provision_agent",
+    "call_result",
+)
 
 TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
     "calculator": lambda _: modules.everyday.calculator_tool(),

@@ -15,6 +15,7 @@ from toolwire.hub.canceling import cancel_turn
 from toolwire.protocol.chat import Reply, UserMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
+from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed
 from toolwire.protocol.waits import ForTurn, Until
@@ -148,6 +149,15 @@ async def find_agent(crew: Crew, context: Context, agent_id: str) -> Delegated:
     if not known:
         raise ToolFailure(f"there is no agent {agent_id!r}; provision it first", code=Code.NOT_FOUND)
     return Delegated(known[-1].id, 1, session, known[-1].agent)
+
+
+async def detached_call(crew: Crew, context: Context, call_id: str) -> CallCard:
+    """A call of the same agent that its turn did not wait for, of the newest ones. Raises ToolFailure."""
+    cards = await of_project(crew.store, context.project).calls(limit=_MOST_CALLS)
+    for card in cards:
+        if card.call.id == call_id and card.detached and card.agent == context.agent:
+            return card
+    raise ToolFailure(f"no call {call_id!r} of this agent runs on its own, or did", code=Code.NOT_FOUND)
 
 
 def child_turn_id(context: Context, part: int) -> str:
