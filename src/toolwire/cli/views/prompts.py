@@ -4,19 +4,27 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from toolwire.cli.terminal.identity import system_user
 from toolwire.cli.terminal.input import discard_typed_ahead, user_is_present
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, distinct_line, one_line
-from toolwire.cli.views.arguments import format_arguments, pattern_to_offer
-from toolwire.decide.patterns import pattern_scope
 from toolwire.errors import ToolFailure
 from toolwire.hub.services import Approve
+from toolwire.lazy import lazy_module
 from toolwire.protocol.approvals import Approval, Scope
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.turns import Ending, EndReason, Turn
+
+if TYPE_CHECKING:
+    from toolwire.cli.views import arguments
+    from toolwire.decide import patterns
+else:
+    # Loaded where a person is asked.
+    arguments = lazy_module("toolwire.cli.views.arguments")
+    patterns = lazy_module("toolwire.decide.patterns")
 
 ReadLine = Callable[[], Awaitable[str | None]]
 
@@ -69,9 +77,9 @@ class Person:
             if request.policy in self._always:
                 return Approval(granted=True, by=system_user(), reason="always in this turn")
             self._show(request)
-            like_it = pattern_to_offer(request.allowed.tool.name, request.allowed.arguments)
+            like_it = arguments.pattern_to_offer(request.allowed.tool.name, request.allowed.arguments)
             if like_it:
-                covers = pattern_scope(request.allowed.arguments, like_it)
+                covers = patterns.pattern_scope(request.allowed.arguments, like_it)
                 self._screen.tell(f"p says yes to all of {clean(like_it)!r} for a day: {covers}.", "dim")
             return await self._decision(request.policy, like_it)
 
@@ -127,6 +135,6 @@ class Person:
         return await self._read_line()
 
     def _show(self, request: NeedsApproval) -> None:
-        arguments = format_arguments(request.allowed.arguments)
+        shown = arguments.format_arguments(request.allowed.arguments)
         self._screen.tell(f"\n{distinct_line(request.reason)}", "yellow")
-        self._screen.tell_named(request.allowed.tool.name, arguments)
+        self._screen.tell_named(request.allowed.tool.name, shown)
