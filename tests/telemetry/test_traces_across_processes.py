@@ -91,6 +91,31 @@ def test_a_turn_of_three_processes_is_one_trace(stage: Stage, collector: Collect
     assert set(collector.paths) == {"/v1/traces"}
 
 
+def test_the_turn_of_a_sub_agent_lies_below_the_call_that_began_it(stage: Stage, collector: Collector) -> None:
+    stage.settings(f'{ALONE}[telemetry]\nendpoint = "{collector.url}"\n')
+    with scripted([("task", {"prompt": "Measure the hall."})], "It has 12 m2.", "12 m2.") as model:
+        asked = stage.run("ask", "How large?", "--tools", "teamwork", "--allow", "session", "--yes", *model.flags)
+
+    assert asked.out.strip() == "12 m2.", asked.err
+    whole, inner = collector.of("invoke_agent")
+    [task] = collector.of("execute_tool")
+    assert (task.parent_id, inner.parent_id) == (whole.span_id, task.span_id)
+    assert [span.parent_id for span in collector.of("chat")] == [whole.span_id, inner.span_id, whole.span_id]
+    assert {span.trace_id for span in collector.spans} == {whole.trace_id}
+
+
+def test_a_turn_that_is_canceled_has_its_span(stage: Stage, collector: Collector) -> None:
+    stage.environ |= {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+    assert stage.run("call", "paint", "colour=red").code == Exit.WAITING
+    [asked] = stage.run("approvals", "--json").json
+    for _ in range(2):
+        assert stage.run("run", "--cancel", asked["turn_id"]).code == Exit.DONE
+
+    [turn] = collector.of("invoke_agent")
+    assert turn.attributes["toolwire.turn.end_reason"] == "canceled"
+    assert turn.trace_id == asked["turn_id"].replace("-", "")
+
+
 def test_variables_of_opentelemetry_are_enough_and_texts_are_sent_only_when_switched_on(
     stage: Stage, collector: Collector
 ) -> None:

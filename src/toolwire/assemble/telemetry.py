@@ -15,9 +15,11 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.errors import SettingsError
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.hub.event_hub import EventHub
 from toolwire.lazy import lazy_module
+from toolwire.protocol.events import TurnEnded
 from toolwire.protocol.tools import Tool
-from toolwire.record.contract import Store
+from toolwire.record.contract import KeptTurn, Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.settings.schema import TelemetrySettings
 
@@ -48,6 +50,13 @@ def telemetry_of(project: ProjectFolder) -> "ProcessTelemetry | None":
     """What this process tells about its turns; None where that is nothing. Raises SettingsError."""
     tracer = tracer_of(project)
     return None if tracer is None and not _metrics else process.ProcessTelemetry(tracer, opened_metrics())
+
+
+def tell_end(kept: KeptTurn, events: EventHub) -> None:
+    """Tell the watchers of a turn that ended while no agent ran it."""
+    emit = events.emitter(kept.opening)
+    if emit is not None and kept.ending is not None:
+        emit(TurnEnded(kept.opening.id, kept.ending, kept.ran_s * 1000))
 
 
 def opened_metrics() -> "Metrics | None":

@@ -21,6 +21,7 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import uses_bus
 from toolwire.assemble.specs import spec_of
 from toolwire.assemble.stores import store_of
+from toolwire.assemble.telemetry import tell_end
 from toolwire.assemble.tools import toolbox_of
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
 from toolwire.define.canonical import digest
@@ -29,7 +30,6 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.errors import Fenced, NotFound, SettingsError, StoreError
 from toolwire.hub.canceling import cancel_turn, turns_waited_for
 from toolwire.hub.event_hub import EventHub
-from toolwire.protocol.events import TurnEnded
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, dataclass
@@ -213,9 +213,8 @@ class TurnService:
                 raise
         for turn_id, epoch in before.items():
             kept = await self.store.turn(turn_id)
-            emit = self._events.emitter(kept.opening)
-            if emit is not None and kept.ending is not None and kept.opening.epoch > epoch:
-                emit(TurnEnded(turn_id, kept.ending, kept.ran_s * 1000))
+            if kept.opening.epoch > epoch:
+                tell_end(kept, self._events)
 
     async def _is_kept(self, turn_id: str, new: NewTurn) -> bool:
         try:

@@ -20,6 +20,7 @@ from toolwire.wire.utp.cards import ToolCallCard
 from toolwire.wire.utp.messages import CallOrigin, ToolCommand, Wakeup, encode_command, encode_wakeup
 from toolwire.wire.utp.violations import Refusal
 
+NO_ORIGIN = CallOrigin()
 CHANNEL = "public"
 """The channel of calls whose turn names none."""
 
@@ -172,7 +173,7 @@ def _deadline(parcel: Parcel, dispatch: Dispatch) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def wakeup_message(card: CallCard, channel: str) -> BusMessage | Refusal:
+def wakeup_message(card: CallCard, channel: str, origin: CallOrigin = NO_ORIGIN) -> BusMessage | Refusal:
     """The doorbell of the processes that run an agent's turns: one of its calls has a result."""
     return encode_wakeup(
         Wakeup(
@@ -180,5 +181,6 @@ def wakeup_message(card: CallCard, channel: str) -> BusMessage | Refusal:
             card.agent,
             reason="tool_result",
             metadata={"agent_turn_id": card.turn_id, "tool_call_id": card.call.id},
+            origin=origin,
         )
     )

@@ -133,7 +133,8 @@ class Relay:
             await self._store.close(changed(card, token=""), result, [row], ran=bool(card.attempt))
         except (Fenced, CallHeld):  # the turn goes on elsewhere, or a worker has come
             return
-        message = wakeup_message(card, read_parcel(one.dispatch).subject.channel)
+        parcel = read_parcel(one.dispatch)
+        message = wakeup_message(card, parcel.subject.channel, parcel.origin)
         if not isinstance(message, Refusal):
             with suppress(BusUnavailable):
                 await self._bus.publish(message)

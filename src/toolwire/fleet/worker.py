@@ -21,7 +21,7 @@ from toolwire.deliver.endings import canceled, unknown
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import BusUnavailable, CallHeld, Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.execute.contract import Executor
-from toolwire.fleet.parcels import Parcel, call_card, read_parcel, wakeup_message
+from toolwire.fleet.parcels import NO_ORIGIN, Parcel, call_card, read_parcel, wakeup_message
 from toolwire.hub.claimed import ClaimedJourney
 from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import Allowed, ToolResult
@@ -36,7 +36,7 @@ from toolwire.record.projects import of_project
 from toolwire.record.rows import new_id
 from toolwire.wire.codecs.travelling import BadFrame, read_allowed
 from toolwire.wire.utp.cards import call_card_violations
-from toolwire.wire.utp.messages import ToolCommand, decode_command
+from toolwire.wire.utp.messages import CallOrigin, ToolCommand, decode_command
 from toolwire.wire.utp.violations import Refusal, Violation
 
 AT_ONCE = 16
@@ -159,7 +159,7 @@ class ToolWorker:
             await self._audit(card, "command_refused", violations)
             return
         if card.result is not None:
-            await self._wake(card, command.subject.channel)
+            await self._wake(card, command.subject.channel, command.origin)
             return
         await self._claim_and_run(delivered, command, parcel, dispatch, card)
 
@@ -183,7 +183,7 @@ class ToolWorker:
             except Fenced as lost:  # another worker has it by now; the log has heard of this result
                 _log.warning("a result came too late: %s", lost)
                 return
-        await self._wake(held, command.subject.channel)
+        await self._wake(held, command.subject.channel, command.origin)
 
     async def _claim(self, delivered: Delivered, asked: CallCard, *rows: AuditRow) -> CallCard:
         """Hold a call. A store that gives no answer may have done it all the same, so it is asked again."""
@@ -312,9 +312,9 @@ class ToolWorker:
         _log.warning("%s: %s", event, "; ".join(why))
         await self._store.audit([AuditRow.about(card, event, self._clock(), detail={"violations": why})])
 
-    async def _wake(self, card: CallCard, channel: str) -> None:
+    async def _wake(self, card: CallCard, channel: str, origin: CallOrigin = NO_ORIGIN) -> None:
         """Ring for the turn's runner. If that gets lost, the runner looks by itself."""
-        message = wakeup_message(card, channel)
+        message = wakeup_message(card, channel, origin)
         if isinstance(message, Refusal):
             return
         try:

@@ -14,7 +14,7 @@ from toolwire.assemble.agents import open_agent_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import uses_bus
 from toolwire.assemble.stores import store_of
-from toolwire.assemble.telemetry import serving_metrics, start_metrics
+from toolwire.assemble.telemetry import serving_metrics, start_metrics, telemetry_of, tell_end
 from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.ids import find_turn_id
@@ -25,6 +25,7 @@ from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.result import show_result
 from toolwire.errors import NotFound, SettingsError
 from toolwire.hub.canceling import cancel_turn
+from toolwire.hub.event_hub import EventHub
 from toolwire.lazy import lazy_module
 from toolwire.protocol.waits import Wait
 from toolwire.wire.codecs.stored import write_wait
@@ -113,7 +114,12 @@ async def _cancel(place: ProjectFolder, named: str) -> tuple[Wait, ...]:
     if not place.store_exists:
         raise NotFound(f"there is no turn {named!r}; `toolwire status` shows the turns on record")
     async with store_of(place) as store:
-        return await cancel_turn(store, await find_turn_id(store, named), time.time())
+        turn_id = await find_turn_id(store, named)
+        before = await store.turn(turn_id)
+        waits = await cancel_turn(store, turn_id, time.time())
+        if before.state != "ended" and (telemetry := telemetry_of(place)) is not None:
+            tell_end(await store.turn(turn_id), EventHub(telemetry=telemetry))
+        return waits
 
 
 def _show(screen: Screen, ran: RanTurn, *, as_json: bool) -> None:
