@@ -359,3 +359,21 @@ async def test_a_service_that_read_its_card_reports_under_its_own_claim(shop: Sh
     events = await shop.fleet.events(shop.store, turn_id)
     assert (ended.attempt, events.count("started"), events.count("finished")) == (1, 1, 1)
     assert await shop.refusals() == []
+
+
+async def test_a_service_learns_from_its_card_that_the_call_was_canceled_and_its_report_ends_the_turn(
+    shop: Shop,
+) -> None:
+    turn_id, card = await shop.sent()
+    agent = shop.fleet.agent(shop.store, [shop.tool])
+    assert (await shop.http("GET", card.record_id)).status_code == 200
+    waits = await agent.cancel(turn_id)
+    assert len(waits) == 1
+    assert (await shop.http("GET", card.record_id)).status_code == 404
+    assert (await shop.http("PUT", "result-1", shop.result(card, status="canceled"))).status_code == 201
+    await shop.report(await shop.callback(card))
+
+    ended = await shop.fleet.result(shop.store, turn_id)
+    assert ended.result is not None
+    assert ended.result.status is Status.CANCELED
+    assert (await agent.cancel(turn_id), await shop.refusals()) == ((), [])

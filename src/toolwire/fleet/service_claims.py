@@ -24,6 +24,8 @@ _NO_SERVICE = ""
 
 async def hold_for_service(view: ProjectStore, card: CallCard, parcel: Parcel, service: str, now: float) -> bool:
     """Claim a call for a service that reads its card; False where it must not be run any more."""
+    if card.cancel:  # a service that reads the card once more learns that it may stop
+        return False
     until = now + float(parcel.allowed["timeout_s"]) + _MARGIN_S
     row = AuditRow.about(card, "started", now, detail={"service": service})
     try:
