@@ -72,6 +72,8 @@ def test_the_gateway_gives_metrics_and_continues_traces(stage: Stage) -> None:
     assert 'route="/v1/turns/{id}/events"' in text
     assert 'route="other",status="404"' in text
     assert 'toolwire_store_write_seconds_count{operation="append_reply"} 1.0' in text
+    assert re.search(r"toolwire_store_commit_seconds_count [1-9]", text)
+    assert re.search(r'toolwire_store_commit_changes_bucket\{le="1.0"\} [1-9]', text)
     assert begun not in text
     names = {span.name: span for span in collector.spans}
     asked, posted = names["POST /v1/chat/completions"], names["POST /v1/turns"]

@@ -452,6 +452,10 @@ class SqliteStore(ClosingStore):
     async def formats(self, *, project: str = "default") -> list[FormatTally]:
         return await self._reader.read(reads.formats, project)
 
+    def watch_commits(self, tell: Callable[[int, float], None]) -> None:
+        """Tell of each commit from now on how many changes it held and how many seconds it took, in a thread."""
+        self._writer.watch_commits(tell)
+
     async def workload(self, at: float, *, project: str = "default") -> Workload:
         return await self._reader.read(reads.workload, project, at)
 

@@ -114,6 +114,7 @@ class Writer:
         self._turnstile = Turnstile(share)
         self._path = path
         self._connection = Connection(connect, audited, liveness, name)
+        self._commit = self._connection.write
         self._again = Connection(connect, audited, liveness, name)
         self._retries = Retries(self._write_again)
         self._stands_still_at = 0.0 if near else math.inf
@@ -140,6 +141,18 @@ class Writer:
             return await self._hand_over(change, loop)
         finally:
             turnstile.leave(whose)
+
+    def watch_commits(self, tell: Callable[[int, float], None]) -> None:
+        """Tell of each commit from now on how many changes it held and how many seconds it took, in the thread."""
+        write = self._connection.write
+
+        def timed(changes: Sequence[Change]) -> list[Any]:
+            began = perf_counter()
+            outcomes = write(changes)
+            tell(len(changes), perf_counter() - began)
+            return outcomes
+
+        self._commit = timed
 
     def retry_later(self, change: Change) -> None:
         """Make a change later that could not be made now, as soon as the store can be written."""
@@ -278,7 +291,7 @@ class Writer:
     def _outcomes(self, changes: Sequence[Change]) -> list[Any]:
         """What comes of each change: whatever goes wrong, those who wait must hear of it and the thread must go on."""
         try:
-            return self._connection.write(changes)
+            return self._commit(changes)
         except Exception as error:
             refusal = translated(error, self._path)
             if isinstance(refusal, StoreUnavailable):

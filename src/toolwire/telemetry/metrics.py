@@ -34,6 +34,7 @@ OTHER = "other"
 MOST_TOOLS, MOST_MODELS = 500, 50
 _QUICK_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 _SLOW_S = (0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
+_CHANGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _WRITE_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
 
 CATALOG: Mapping[str, tuple[type[Any], str, tuple[str, ...]]] = {
@@ -60,6 +61,8 @@ CATALOG: Mapping[str, tuple[type[Any], str, tuple[str, ...]]] = {
     "gateway_calls_total": (Counter, "Tool calls in answers that the gateway passed on.", ()),
     "gateway_repaired_calls_total": (Counter, "Those of them that it had to repair.", ()),
     "store_write_seconds": (Histogram, "How long a change took to be durable, queueing included.", ("operation",)),
+    "store_commit_seconds": (Histogram, "How long a transaction of the store took.", ()),
+    "store_commit_changes": (Histogram, "How many changes were made durable together.", ()),
     "claims_total": (Counter, "Attempts to claim a call.", ("outcome",)),
     "lease_renewals_total": (Counter, "Renewals of a claim; lost: another process has the call.", ("outcome",)),
     "late_results_total": (Counter, "Results that came after their call was another process's.", ()),
@@ -76,6 +79,7 @@ CATALOG: Mapping[str, tuple[type[Any], str, tuple[str, ...]]] = {
 _BUCKETS = {
     "call_seconds": _QUICK_S, "worker_call_seconds": _QUICK_S, "call_queue_seconds": _QUICK_S, "turn_seconds": _SLOW_S,
     "model_call_seconds": _SLOW_S, "gateway_request_seconds": _SLOW_S, "store_write_seconds": _WRITE_S,
+    "store_commit_seconds": _WRITE_S, "store_commit_changes": _CHANGES,
 }  # fmt: skip
 _log = logging.getLogger(__name__)
 

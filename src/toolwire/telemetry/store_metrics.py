@@ -12,6 +12,7 @@ from prometheus_client import start_http_server as start_http_server  # noqa: PL
 from toolwire.bus.contract import Bus
 from toolwire.errors import CallHeld, Fenced, NotFound, ToolwireError
 from toolwire.record.contract import Store, Workload
+from toolwire.record.sqlite import SqliteStore
 from toolwire.telemetry.metrics import Metrics
 
 CACHE_S = 5.0
@@ -24,6 +25,14 @@ def measure_store(store: Store, metrics: Metrics) -> None:
     for name in _WRITES:
         if hasattr(store, name):
             setattr(store, name, _timed(name, getattr(store, name), metrics))
+    commits, changes = metrics.of("store_commit_seconds"), metrics.of("store_commit_changes")
+
+    def committed(count: int, took_s: float) -> None:
+        commits.observe(took_s)
+        changes.observe(count)
+
+    if isinstance(store, SqliteStore):
+        store.watch_commits(committed)
 
 
 def _timed(name: str, write: Callable[..., Awaitable[Any]], metrics: Metrics) -> Callable[..., Awaitable[Any]]:
