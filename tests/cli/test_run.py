@@ -110,3 +110,19 @@ async def test_a_question_to_a_user_who_is_not_there_fails_as_its_protocol_says(
     with pytest.raises(ToolFailure, match="no user is present") as failed:
         await Unattended().answer("Which colour?", ["red", "blue"])
     assert failed.value.code is Code.UNAVAILABLE
+
+
+@pytest.mark.feature("F175")
+def test_a_turn_that_asks_an_expert_is_run_to_its_end_with_it(inside: Inside) -> None:
+    """The expert is asked at the address that the flags of the turn named, which only its record knows."""
+    asks = [("ask_expert", {"expert_profile": "general", "question": "How many?"})]
+    with scripted(asks, "Three.", "They are three.") as model:
+        asked = inside("ask", "Count", *model.flags, "--tools", "orchestration", "--allow", "session")
+        ran = inside("run", "--once")
+    status = inside("status", "--json")
+
+    assert (asked.code, ran.code) == (Exit.WAITING, Exit.DONE)
+    assert "of a sub-agent" in asked.err
+    assert "toolwire run" in asked.err
+    assert "They are three." in ran.out
+    assert [turn["state"] for turn in status.json["newest"]] == ["ended", "ended"]

@@ -29,7 +29,7 @@ from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Turn, TurnKind
-from toolwire.protocol.values import dataclass
+from toolwire.protocol.values import changed, dataclass
 from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 
@@ -257,6 +257,7 @@ class _Team:
             events=EventHub(telemetry=self._made.telemetry),
             max_tokens=spec.max_tokens,
             temperature=spec.temperature,
+            spec=kept_spec(changed(self._made.spec, model=spec, result_schema=""), tuple(self.toolbox.names)),
         )
 
     def _model(self, spec: ModelSpec) -> ChatModel:

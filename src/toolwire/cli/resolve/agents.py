@@ -31,6 +31,7 @@ from toolwire.protocol.values import changed, dataclass
 from toolwire.record.contract import Store
 
 MOST_TURNS = 1_000
+_MOST_WAITS = 3
 ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
 
 
@@ -172,6 +173,9 @@ async def resume_agent(
 def how_to_answer(waits: Suspended, project: str, home: str | None) -> str:
     """What to type so that a waiting turn can go on."""
     whose = project_words(project, home)
+    if not waits.approvals:
+        what = " and ".join(map(str, waits.waits[:_MOST_WAITS]))
+        return f"This turn waits for {what}. `toolwire run{whose}` goes on with it, and with what it waits for."
     lines = [f"  toolwire approve {one}{whose}    (or --deny)" for one in waits.approvals]
     look = f"This turn is waiting for approval. Review it with `toolwire approvals{whose}`, and answer:"
     return "\n".join([look, *lines])

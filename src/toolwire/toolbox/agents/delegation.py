@@ -231,9 +231,8 @@ class Crew:
         agent.grant, agent.name, agent.project = grant, delegation.worker.name, context.project
         agent.limits = within_share(agent.limits, seconds, work)
         if asker is not None and asker.opening.spec is not None:
-            agent.spec = changed(
-                asker.opening.spec, name=agent.name, model=ModelSpec(agent.model.name), result_schema=""
-            )
+            model = agent.spec.model if agent.spec is not None else ModelSpec(agent.model.name)
+            agent.spec = changed(asker.opening.spec, name=agent.name, model=model, result_schema="")
         if self._budget is not None:
             first = asker.opening.agent if asker is not None else context.agent
             agent.budget, agent.accounts = self._budget, (first, context.agent, *self.workers)
