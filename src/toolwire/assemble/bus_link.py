@@ -55,12 +55,16 @@ class BusLink:
             self._task = None
 
     async def _run(self) -> None:
+        said = ""
         while True:
             try:
                 async with open_bus(self._project, name=f"toolwire {self._project.name}") as bus:
+                    said = ""
                     await self._serve(bus)
             except BusError as error:
-                _log.warning("%s", error)
+                if str(error) != said:  # not at every attempt
+                    said = str(error)
+                    _log.warning("%s. What is to be sent is kept, and sent as soon as it answers.", said)
                 await asyncio.sleep(RETRY_S)
             finally:
                 self._relay = None
