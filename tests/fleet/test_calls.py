@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from tests.fleet.conftest import Fleet
-from toolwire import tool
+from toolwire import Context, tool
 from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.fleet.parcels import command_message, read_parcel
+from toolwire.fleet.progress import Progress, hear_progress, read_progress
 from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.events import CallProgress
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.subjects import Subject
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
@@ -190,6 +193,56 @@ async def test_a_store_that_was_restored_shuts_out_what_ran_after_its_backup(fle
     assert (card.epoch > 1_000_000, card.attempt, fleet.noted) == (True, 1, ["milk"])
     fleet.runner(store, [fleet.far(note)], "All noted.").wake()
     assert await fleet.answer() == "All noted."
+
+
+class Heard:
+    """Hands on what workers say, as the link of a process does."""
+
+    def __init__(self) -> None:
+        self.reports: dict[tuple[str, str], Any] = {}
+
+    def watch(self, turn_id: str, call_id: str, report: Any) -> None:
+        self.reports[turn_id, call_id] = report
+
+    def tell(self, progress: Progress) -> None:
+        if report := self.reports.get((progress.turn_id, progress.call_id)):
+            report(progress.message, progress.fraction)
+
+
+async def test_what_a_tool_says_about_its_call_is_seen_while_it_runs_elsewhere(fleet: Fleet) -> None:
+    store, heard, seen = await fleet.store(), Heard(), asyncio.Event()
+    said: list[tuple[str, float | None]] = []
+
+    @tool(tier=Tier.WALK)
+    async def note(words: str, context: Context) -> str:
+        """Write words down."""
+        context.progress(f"writing {words}", 0.5)
+        await seen.wait()
+        return words
+
+    def watch(event: Any) -> None:
+        if isinstance(event, CallProgress):
+            said.append((event.message, event.fraction))
+            seen.set()
+
+    fleet.spawn(hear_progress(fleet.bus, fleet.project, heard.tell))
+    relay = await fleet.relay(store=store)
+    await fleet.worker([note])
+    sends = {"stays": True, "watches": heard}
+    agent = fleet.agent(store, [fleet.far(note)], call("note", words="milk"), "Done.", relay=relay, sends=sends)
+    answer = await agent.ask("Note it", on_event=watch)
+
+    assert (answer.text, said) == ("Done.", [("writing milk", 0.5)])
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"message": 1}', b"[" * 9_000, b'{"x": "' + b"y" * 9_000 + b'"}'])
+def test_what_is_no_progress_is_not_heard(data: bytes) -> None:
+    subject = str(Subject.stream("p", "public", "agent", "progress"))
+    right = b'{"agent_turn_id": "t", "tool_call_id": "c", "message": "m", "fraction": 7}'
+
+    assert read_progress(BusMessage(subject, data), "p") is None
+    assert read_progress(BusMessage(subject, right), "other") is None
+    assert read_progress(BusMessage(subject, right), "p") == Progress("t", "c", "m", None)
 
 
 def sender(seen: list[str]) -> Tool:

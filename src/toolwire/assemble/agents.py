@@ -128,7 +128,7 @@ def _dispatcher(
     if link is None:
         link = bus_link.BusLink(project, store)
         closing.push_async_callback(link.close)
-    return dispatcher.BusDispatcher(store, link, limits=project.settings.limits(), stays=stays)
+    return dispatcher.BusDispatcher(store, link, limits=project.settings.limits(), stays=stays, watches=link)
 
 
 def _tools_again(turn: Turn | None, toolbox: Toolbox) -> Toolbox:

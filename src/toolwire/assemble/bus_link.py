@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from toolwire.assemble.buses import nats_servers, open_bus
 from toolwire.assemble.project import ProjectFolder
 from toolwire.bus.contract import Bus
 from toolwire.errors import BusError
+from toolwire.fleet.dispatcher import Report
+from toolwire.fleet.progress import Progress, hear_progress
 from toolwire.fleet.relay import MOST_WAITING, Relay
 from toolwire.fleet.wakeups import hear_wakeups
 from toolwire.protocol.records import CallCard, Dispatch
@@ -16,6 +18,7 @@ from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
 
 RETRY_S = 2.0
+MOST_WATCHED = 1_000
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +35,8 @@ class BusLink:
         self._store = of_project(store, project.name)
         self._wake: Callable[[], None] | None = None
         self._relay: Relay | None = None
+        self._reports: OrderedDict[tuple[str, str], Report] = OrderedDict()
+        self._tell: Callable[[Progress], None] | None = None
         self._first: deque[tuple[Dispatch, CallCard]] = deque(maxlen=MOST_WAITING)
         self._task: asyncio.Task[None] | None = None
 
@@ -42,9 +47,16 @@ class BusLink:
         self._first.append((dispatch, card))
         self.start()
 
-    def start(self, wake: Callable[[], None] | None = None) -> None:
-        """Connect; from then on `wake` is called when a turn of the project may go on."""
-        self._wake = wake
+    def watch(self, turn_id: str, call_id: str, report: Report) -> None:
+        self._reports[turn_id, call_id] = report
+        while len(self._reports) > MOST_WATCHED:
+            self._reports.popitem(last=False)
+
+    def start(
+        self, wake: Callable[[], None] | None = None, tell: Callable[[Progress], None] | None = None
+    ) -> None:  # fmt: skip
+        """Connect. From then on `wake` is called when a turn of the project may go on, `tell` when a call comes on."""
+        self._wake, self._tell = wake, tell
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="toolwire-bus")
 
@@ -73,7 +85,10 @@ class BusLink:
         relay = self._relay = Relay(self._store, bus)
         while self._first:
             relay.send_soon(*self._first.popleft())
-        work = [asyncio.create_task(relay.run(), name="toolwire-relay")]
+        work = [
+            asyncio.create_task(relay.run(), name="toolwire-relay"),
+            asyncio.create_task(hear_progress(bus, self._project.name, self._progress), name="toolwire-progress"),
+        ]
         if self._wake is not None:
             work.append(asyncio.create_task(self._hear(bus, self._wake), name="toolwire-wakeups"))
         try:
@@ -84,6 +99,12 @@ class BusLink:
             for task in work:
                 task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
+
+    def _progress(self, progress: Progress) -> None:
+        if (report := self._reports.get((progress.turn_id, progress.call_id))) is not None:
+            report(progress.message, progress.fraction)
+        if self._tell is not None:
+            self._tell(progress)
 
     async def _hear(self, bus: Bus, wake: Callable[[], None]) -> None:
         name = self._project.name

@@ -28,6 +28,7 @@ from toolwire.define.canonical import digest
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import Fenced, NotFound, SettingsError, StoreError
+from toolwire.fleet.progress import Progress
 from toolwire.hub.canceling import cancel_turn, turns_waited_for
 from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
@@ -38,7 +39,7 @@ from toolwire.settings import ModelChoice
 
 _KEYED_TURNS = uuid.UUID("6f1c9a52-7d0e-4f0b-9f53-1f2f6f0f8a11")
 _MOST_ERRORS = 1_000
-FAILED = "turn_failed"
+FAILED, PROGRESS = "turn_failed", "call_progress"
 
 
 class UnknownTool(SettingsError):
@@ -112,7 +113,7 @@ class TurnService:
             opened = partial(open_agent_of, project=self.project, store=store, flags={}, events=self._events, link=link)
             self._store, self._runner = store, TurnRunner(store, opened, tell=self._ran)
             if link is not None:
-                link.start(self._runner.wake)
+                link.start(self._runner.wake, self._came_on)
             running = asyncio.create_task(self._runner.run_forever(), name="toolwire-turns")
             try:
                 yield
@@ -224,6 +225,12 @@ class TurnService:
         if not new.began(before):
             raise KeyReused("this Idempotency-Key was used for another request; take a new key for a new turn")
         return True
+
+    def _came_on(self, progress: Progress) -> None:
+        """Tell those who watch a turn what a worker says about one of its calls."""
+        if not self.log.needs(progress.turn_id):
+            said = {"call_id": progress.call_id, "message": progress.message, "fraction": progress.fraction}
+            self.log.note(progress.turn_id, PROGRESS, {"event": PROGRESS, "turn": progress.turn_id, **said})
 
     def _ran(self, ran: RanTurn) -> None:
         self._errors.pop(ran.turn_id, None)

@@ -13,6 +13,8 @@ MAX_BYTES = 1_000_000
 ACK_WAIT_S = 30.0
 IN_FLIGHT = 64
 HEADER_OVERHEAD = 16
+MOST_UNHEARD = 1_000
+"""So many streamed messages wait for a listener; more are lost."""
 
 
 @quick
@@ -86,6 +88,17 @@ class Bus(Protocol):
         Subscribers with the same durable name share them. The name keeps its place without a subscriber. Leaving
         the block gives back what was not handed out. Raises BusError where the name is in use for another filter.
         """
+        ...
+
+    async def stream(self, message: BusMessage) -> None:
+        """Tell those something who listen now. It is not kept, nobody confirms it, and it may get lost.
+
+        Raises MessageTooLarge and BadSubject; where the broker is away, it is lost.
+        """
+        ...
+
+    def listen(self, pattern: str) -> AbstractAsyncContextManager[AsyncIterator[BusMessage]]:
+        """Get what is streamed from now on at subjects that a filter stands for, as far as this side keeps up."""
         ...
 
     async def health(self) -> BusHealth: ...

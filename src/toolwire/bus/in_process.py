@@ -7,9 +7,9 @@ everything that a message is about is in the store.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
-from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, BusHealth, size_of
+from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, MOST_UNHEARD, BusHealth, size_of
 from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
@@ -37,6 +37,7 @@ class InProcessBus:
         self._max_bytes = max_bytes
         self._groups: dict[str, _Group] = {}
         self._subscriptions: set[_LocalSubscription] = set()
+        self._listeners: list[tuple[str, asyncio.Queue[BusMessage]]] = []
         self._ids: OrderedDict[str, float] = OrderedDict()
         self._closed = False
 
@@ -84,6 +85,30 @@ class InProcessBus:
         finally:
             self._subscriptions.discard(subscription)
             subscription.stop()
+
+    async def stream(self, message: BusMessage) -> None:
+        Subject.parse(message.subject)
+        if (size := size_of(message)) > self._max_bytes:
+            raise MessageTooLarge(f"a message has {size} bytes; at most {self._max_bytes} are carried")
+        for pattern, unheard in self._listeners:
+            if filter_matches(pattern, message.subject):
+                with suppress(asyncio.QueueFull):
+                    unheard.put_nowait(message)
+
+    @asynccontextmanager
+    async def listen(self, pattern: str) -> AsyncIterator[AsyncIterator[BusMessage]]:
+        check_filter(pattern)
+        unheard: asyncio.Queue[BusMessage] = asyncio.Queue(MOST_UNHEARD)
+        self._listeners.append((pattern, unheard))
+
+        async def heard() -> AsyncIterator[BusMessage]:
+            while True:
+                yield await unheard.get()
+
+        try:
+            yield heard()
+        finally:
+            self._listeners.remove((pattern, unheard))
 
     async def health(self) -> BusHealth:
         return BusHealth(connected=not self._closed)

@@ -29,7 +29,7 @@ from nats.js.api import (
 )
 from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavailableError
 
-from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, BusHealth, size_of
+from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, MOST_UNHEARD, BusHealth, size_of
 from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.bus.nats_connection import NatsServers, SecureClient, is_hopeless, reason_of
 from toolwire.bus.nats_pull import NatsPull
@@ -218,6 +218,30 @@ class NatsBus:
             yield subscription
         finally:
             await subscription.close()
+
+    async def stream(self, message: BusMessage) -> None:
+        Subject.parse(message.subject)
+        if (size := size_of(message)) > MAX_BYTES:
+            raise MessageTooLarge(f"a message has {size} bytes; at most {MAX_BYTES} are carried")
+        with suppress(NatsError, OSError, TimeoutError):
+            await self._client.publish(message.subject, message.data, headers=dict(message.headers) or None)
+
+    @asynccontextmanager
+    async def listen(self, pattern: str) -> AsyncIterator[AsyncIterator[BusMessage]]:
+        check_filter(pattern)
+        try:
+            subscription = await self._client.subscribe(pattern, pending_msgs_limit=MOST_UNHEARD)
+        except (NatsError, OSError, TimeoutError) as error:
+            raise BusUnavailable(f"the broker did not answer a listener ({reason_of(error)})") from None
+
+        async def heard() -> AsyncIterator[BusMessage]:
+            async for one in subscription.messages:
+                yield BusMessage(one.subject, one.data, dict(one.headers or {}))
+
+        try:
+            yield heard()
+        finally:
+            await _quietly(subscription.unsubscribe())
 
     async def health(self) -> BusHealth:
         connected = self._client.is_connected

@@ -38,6 +38,17 @@ class Sender(Protocol):
     def send_soon(self, dispatch: Dispatch, card: CallCard) -> None: ...
 
 
+Report = Callable[[str, float | None], None]
+
+
+class Watches(Protocol):
+    """What hears how far calls have come that were sent."""
+
+    def watch(self, turn_id: str, call_id: str, report: Report) -> None:
+        """Tell `report` what the worker says about a call."""
+        ...
+
+
 class BusDispatcher:
     """The executor of tools whose target is a `BusService`. Its turn waits for the result on record.
 
@@ -54,6 +65,7 @@ class BusDispatcher:
         limits: Limits = _USUAL,
         queue_s: float = QUEUE_S,
         stays: bool = False,
+        watches: Watches | None = None,
         origin: Callable[[Context], CallOrigin] = traced_origin,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -63,6 +75,7 @@ class BusDispatcher:
         self._limits = limits
         self._queue_s = queue_s
         self._stays = stays
+        self._watches = watches
         self._origin = origin
         self._clock = clock
 
@@ -96,6 +109,8 @@ class BusDispatcher:
             now, "dispatched", context.project, context.agent, context.turn_id, context.call_id, allowed.call.name,
             args_digest=parcel.digest, detail={"subject": dispatch.subject},
         )  # fmt: skip
+        if self._watches is not None:
+            self._watches.watch(context.turn_id, context.call_id, context.report)
         try:
             kept = await self._store.dispatch(dispatch, [row])
         except CallHeld as held:  # a worker has it already

@@ -19,13 +19,16 @@ from toolwire.define.service_arguments import MissingVariable, with_environment
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import canceled, unknown
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
-from toolwire.errors import BusUnavailable, CallHeld, Fenced, NotFound, StoreError, StoreUnavailable
+from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.execute.contract import Executor
 from toolwire.fleet.parcels import NO_ORIGIN, Parcel, call_card, read_parcel, wakeup_message
+from toolwire.fleet.progress import progress_message
 from toolwire.hub.claimed import ClaimedJourney
 from toolwire.hub.runtime import Runtime
+from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import CallInfo
+from toolwire.protocol.events import CallProgress, Emit, Event
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.tools import BusService, Tool
@@ -46,6 +49,7 @@ RENEW_S = 2.0
 DRAIN_S = 30.0
 _MOST_PROJECTS = 1_000
 _RETRY_S = 1.0
+_TELL_EVERY_S = 0.1
 _ACK_WAIT_S = 30.0
 
 _log = logging.getLogger(__name__)
@@ -86,6 +90,7 @@ class ToolWorker:
         self._renew_s = renew_s
         self._clock = clock
         self._runtimes: dict[str, Runtime] = {}
+        self._telling_now: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
         self.running = 0
@@ -254,10 +259,10 @@ class ToolWorker:
             return ToolResult.failed(held.call, Code.UNAVAILABLE, f"{held.call.name!r} was not started: {wrong}.")
         info = changed(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
         limits = Limits(result_chars=parcel.result_chars, envelope=parcel.envelope)
-        return await self._journey(held, allowed, info, limits, secrets).run(allowed)
+        return await self._journey(held, allowed, info, limits, secrets, parcel).run(allowed)
 
     def _journey(
-        self, held: CallCard, allowed: Allowed, info: CallInfo, limits: Limits, secrets: Secrets
+        self, held: CallCard, allowed: Allowed, info: CallInfo, limits: Limits, secrets: Secrets, parcel: Parcel
     ) -> ClaimedJourney:
         runtime = self._runtimes.get(held.project)
         if runtime is None or secrets is not self._secrets:
@@ -268,7 +273,28 @@ class ToolWorker:
                 if len(self._runtimes) >= _MOST_PROJECTS:
                     self._runtimes.clear()
                 self._runtimes[held.project] = runtime
-        return ClaimedJourney(runtime, held, allowed, info, limits, None)
+        return ClaimedJourney(runtime, held, allowed, info, limits, self._telling(held, parcel.subject.channel))
+
+    def _telling(self, held: CallCard, channel: str) -> Emit:
+        """Streams what a tool says about its call, but not more often than a person can read."""
+        next_at = 0.0
+
+        def emit(event: Event) -> None:
+            nonlocal next_at
+            now = asyncio.get_running_loop().time()
+            if not isinstance(event, CallProgress) or now < next_at:
+                return
+            next_at = now + _TELL_EVERY_S
+            telling = self._tell(progress_message(held, channel, event.message, event.fraction))
+            task = asyncio.create_task(telling, name="toolwire-progress")
+            self._telling_now.add(task)
+            task.add_done_callback(self._telling_now.discard)
+
+        return emit
+
+    async def _tell(self, message: BusMessage) -> None:
+        with suppress(BusError):
+            await self._bus.stream(message)
 
     def _with_environment(self, allowed: Allowed, parcel: Parcel) -> tuple[Allowed, Secrets]:
         """The call with the arguments that come from the environment, which are taken out of its result again."""

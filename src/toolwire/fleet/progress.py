@@ -1,0 +1,66 @@
+"""How far calls in workers have come, for those who watch their turns. It is streamed, not kept, and may get lost."""
+
+import math
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+from toolwire.bus.contract import Bus
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject
+from toolwire.protocol.values import dataclass
+from toolwire.wire.utp.reading import read_object
+from toolwire.wire.utp.violations import Violation
+from toolwire.wire.utp.writing import json_bytes
+
+NAME = "progress"
+LONGEST = 1_000
+MOST_BYTES = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a tool has said about a call: `fraction` runs from 0 to 1."""
+
+    turn_id: str
+    call_id: str
+    message: str
+    fraction: float | None
+
+
+def progress_message(card: CallCard, channel: str, message: str, fraction: float | None) -> BusMessage:
+    """Raises BadSubject."""
+    said: dict[str, Any] = {"agent_turn_id": card.turn_id, "tool_call_id": card.call.id, "message": message[:LONGEST]}
+    if fraction is not None and math.isfinite(fraction):
+        said["fraction"] = min(max(fraction, 0.0), 1.0)
+    return BusMessage(str(Subject.stream(card.project, channel, card.agent, NAME)), json_bytes(said))
+
+
+def read_progress(message: BusMessage, project: str) -> Progress | None:
+    """What a message says; None for one that says nothing about a call of this project."""
+    try:
+        subject = Subject.parse(message.subject)
+    except BadSubject:
+        return None
+    said = read_object(message.data, MOST_BYTES, "progress")
+    if isinstance(said, Violation) or (subject.project, subject.category) != (project, Category.STREAM):
+        return None
+    match said:
+        case {"agent_turn_id": str(turn_id), "tool_call_id": str(call_id), "message": str(words)}:
+            fraction = said.get("fraction")
+            if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
+                fraction = None
+            return Progress(turn_id, call_id, words[:LONGEST], fraction)
+    return None
+
+
+async def hear_progress(bus: Bus, project: str, tell: Callable[[Progress], None]) -> None:
+    """Tell of the calls of a project, until canceled."""
+    async with (
+        bus.listen(f"{ROOT}.{VERSION}.{project}.*.{Category.STREAM.value}.agent.*.{NAME}") as messages,
+        aclosing(messages),  # type: ignore[type-var]
+    ):
+        async for message in messages:
+            if (progress := read_progress(message, project)) is not None:
+                tell(progress)
