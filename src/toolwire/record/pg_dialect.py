@@ -52,8 +52,8 @@ COMMITS = "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM commits)"
 """How many transactions that wrote have been committed; asked under the lock."""
 _INSERT = re.compile(r"\s*INSERT INTO (\w+) \(([^)]+)\)\s+VALUES \((.*?)\)\s*(ON CONFLICT .*)?\Z", re.DOTALL)
 _NUMBERS = {
-    "double precision": frozenset({"at", "created_at", "elapsed_ms", "total_ms", "max_ms", "last_error_at"}),
-    "bigint": frozenset({"seq", "number", "calls", "success", "errors", "timeouts", "canceled"}),
+    "double precision": frozenset({"at", "created_at", "elapsed_ms", "total_ms", "max_ms", "last_error_at", "until"}),
+    "bigint": frozenset({"seq", "number", "calls", "success", "errors", "timeouts", "canceled", "starts", "epoch"}),
 }
 
 

@@ -37,7 +37,7 @@ CARD = f"""
     {CARD_JOINS}
     WHERE c.project = ? AND c.turn_id = ? AND c.call_id = ? AND c.schema_name = 'tool.call'
 """
-_CLAIMED = """
+ADD_CLAIM = """
     INSERT INTO starts (project, turn_id, call_id, starts, owner, until, epoch, token) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (turn_id, project, call_id) DO UPDATE SET
         starts = starts.starts + excluded.starts, owner = excluded.owner, until = excluded.until,
@@ -87,7 +87,7 @@ ADD_METRICS = """
 """
 
 
-EACH_CALL = (ADD_RECORD, ADD_AUDIT, ADD_WRITER, ADD_CHARGE, ADD_METRICS)
+EACH_CALL = (ADD_RECORD, ADD_AUDIT, ADD_WRITER, ADD_CHARGE, ADD_METRICS, ADD_CLAIM)
 """What nearly every call writes, and nothing else; a server can be given the rows of all of them at once."""
 
 
@@ -148,6 +148,7 @@ class Transaction:
     audited: list[Row] = field(default_factory=list)
     tallies: dict[tuple[str, str], ToolTally] = field(default_factory=dict)
     charges: dict[TurnKey, int] = field(default_factory=dict)
+    claims: dict[CallKey, Row] = field(default_factory=dict)
     writer: str = ""
 
     def turn(self, key: TurnKey) -> TurnRow | None:
@@ -184,7 +185,9 @@ class Transaction:
     def claim_call(self, key: CallKey, card: CallCard, *, more: int) -> None:
         """Keep who holds a call; so many attempts more than before."""
         self.known.calls[key] = card
-        self.connection.execute(_CLAIMED, (*key, more, card.owner, card.until, card.epoch, card.token))
+        before = self.claims.get(key)
+        more += before[3] if before is not None else 0
+        self.claims[key] = (*key, more, card.owner, card.until, card.epoch, card.token)
 
     def mark_call(self, key: CallKey, card: CallCard) -> None:
         """Keep that a turn does not wait for a call, or that its holder is asked to stop."""
@@ -221,6 +224,9 @@ class Transaction:
         if self.records:
             add_rows(self.connection, ADD_RECORD, self.records)
             self.records.clear()
+        if self.claims:
+            add_rows(self.connection, ADD_CLAIM, list(self.claims.values()))
+            self.claims.clear()
         if self.audit:
             self.audited += self._add_audit()
             self.audit.clear()
