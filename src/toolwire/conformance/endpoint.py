@@ -81,7 +81,7 @@ class CardEndpoint:
         card = decode_result_card(data)
         if isinstance(card, Refusal):
             with self._lock:
-                self._written.append(WrittenCard(card_id, data, next(self._numbers), kept=False))
+                self._written.append(WrittenCard(card_id, card, data, next(self._numbers), kept=False))
             return 400, _error("bad_card", card.violations[0].message)
         with self._lock:
             case = next((one for one in self._cases.values() if one.command.tool_call_id == card.tool_call_id), None)
@@ -92,7 +92,7 @@ class CardEndpoint:
             before = next((one for one in self._written if one.card_id == card_id and one.kept), None)
             same = before is not None and json.loads(before.data) == json.loads(data)
             if not same:
-                self._written.append(WrittenCard(card_id, data, next(self._numbers), kept=before is None))
+                self._written.append(WrittenCard(card_id, card, data, next(self._numbers), kept=before is None))
         if before is None:
             return 201, data
         return (200, data) if same else (409, _error("card_conflict", "the card is kept with other content"))
@@ -122,6 +122,7 @@ def _handler(endpoint: CardEndpoint) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # an answer goes in one piece; a second one would wait until the first is acknowledged
 
         def do_GET(self) -> None:
             card_id = self._card_id()

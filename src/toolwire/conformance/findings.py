@@ -7,9 +7,9 @@ from toolwire.conformance.cases import Expect, ProtocolCase
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.values import dataclass
-from toolwire.wire.utp.cards import ToolResultCard, decode_result_card, result_card_violations
+from toolwire.wire.utp.cards import ToolResultCard, result_card_violations
 from toolwire.wire.utp.fields import CALLBACK_FIELDS
-from toolwire.wire.utp.messages import ToolCallback, callback_violations, decode_callback
+from toolwire.wire.utp.messages import ToolCallback, callback_violations
 from toolwire.wire.utp.violations import Refusal
 
 
@@ -18,6 +18,7 @@ class WrittenCard:
     """A card that a service has written, at which address, and when. `kept` is False for one that was refused."""
 
     card_id: str
+    card: ToolResultCard | Refusal
     data: bytes
     number: int
     kept: bool = True
@@ -28,6 +29,7 @@ class ReceivedReport:
     """A message at the subject of reports, and when it came."""
 
     message: BusMessage
+    callback: ToolCallback | Refusal
     number: int
 
 
@@ -125,14 +127,14 @@ def _callback_faults(
 
 def _cards_of(case: ProtocolCase, seen: ObservedAnswers) -> Iterator[tuple[WrittenCard, ToolResultCard]]:
     for written in seen.written:
-        card = decode_result_card(written.data)
+        card = written.card
         if not isinstance(card, Refusal) and card.tool_call_id == case.command.tool_call_id:
             yield written, card
 
 
 def _callbacks_of(case: ProtocolCase, seen: ObservedAnswers) -> Iterator[tuple[ReceivedReport, ToolCallback]]:
     for reported in seen.reported:
-        callback = decode_callback(reported.message)
+        callback = reported.callback
         if not isinstance(callback, Refusal) and callback.tool_call_id == case.command.tool_call_id:
             yield reported, callback
 
@@ -142,7 +144,7 @@ def protocol_faults(seen: ObservedAnswers, known: Sequence[ProtocolCase]) -> Che
     calls = {case.command.tool_call_id for case in known}
     wrong = []
     for written in seen.written:
-        card = decode_result_card(written.data)
+        card = written.card
         if isinstance(card, Refusal):
             wrong.append(f"card {written.card_id}: {card.violations[0].message}")
         elif card.tool_call_id not in calls:
@@ -150,7 +152,7 @@ def protocol_faults(seen: ObservedAnswers, known: Sequence[ProtocolCase]) -> Che
         elif card.card_id != written.card_id:
             wrong.append(f"card {card.card_id} was written at the address of {written.card_id}")
     for reported in seen.reported:
-        callback = decode_callback(reported.message)
+        callback = reported.callback
         if isinstance(callback, Refusal):
             wrong.append(f"callback: {callback.violations[0].message}")
         elif callback.tool_call_id not in calls:

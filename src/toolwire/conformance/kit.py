@@ -31,6 +31,7 @@ from toolwire.errors import BusUnavailable, SettingsError
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import Category, Subject
 from toolwire.protocol.values import dataclass
+from toolwire.wire.utp.messages import decode_callback
 
 _LOOK_S = 0.05
 _START_S = 20.0
@@ -128,7 +129,8 @@ class _KitRun:
 
     async def _note(self, message: Msg) -> None:
         own = {name: text for name, text in (message.headers or {}).items() if not name.lower().startswith("nats-")}
-        self._reported.append(ReceivedReport(BusMessage(message.subject, message.data, own), self._endpoint.number()))
+        report = BusMessage(message.subject, message.data, own)
+        self._reported.append(ReceivedReport(report, decode_callback(report), self._endpoint.number()))
 
     async def _send(self, case: ProtocolCase) -> None:
         self._endpoint.serve_case(case)
