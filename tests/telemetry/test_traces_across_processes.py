@@ -187,3 +187,26 @@ def test_without_settings_nothing_of_telemetry_is_loaded(stage: Stage) -> None:
         command, capture_output=True, text=True, timeout=LIMIT_S, cwd=stage.folder, env=given, check=True
     )
     assert ("42" in done.stdout, done.stderr.strip().splitlines()[-1]) == (True, "[]")
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        ({"TOOLWIRE_TELEMETRY__ENDPOINT": "http://127.0.0.1:9"}, Exit.USAGE, "pip install 'toolwire[telemetry]'"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, Exit.DONE, "pip install 'toolwire[telemetry]'"),
+        ({}, Exit.DONE, ""),
+    ],
+)
+def test_without_the_extra_only_settings_that_ask_for_traces_fail(
+    stage: Stage, given: dict[str, str], code: Exit, told: str
+) -> None:
+    program = (
+        "import sys\nsys.modules['opentelemetry'] = sys.modules['prometheus_client'] = None\n"
+        "from toolwire.cli import main\nsys.argv = ['toolwire', 'call', 'calculator', 'expression=6*7']\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, timeout=LIMIT_S, cwd=stage.folder, env=stage._environ(given), check=False,
+    )  # fmt: skip
+    assert (done.returncode, told in done.stderr) == (code, True), done.stderr
+    assert ("42" in done.stdout) is (code == Exit.DONE)
