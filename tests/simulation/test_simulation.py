@@ -1,0 +1,56 @@
+"""A fleet under faults, in virtual time: a thousand seeds, and proof that they notice what goes wrong."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.fleet import simulate
+from tests.simulation.planted import PLANTED, without
+
+SEEDS = 1_000
+_TOGETHER = 25
+_MOST_TRIED = 400
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, _TOGETHER))
+def test_whatever_goes_wrong_each_call_has_one_result_and_takes_effect_once(first: int) -> None:
+    for seed in range(first, first + _TOGETHER):
+        report = simulate(seed)
+        assert report.is_sound, str(report)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_defence_that_is_taken_away_is_noticed(name: str) -> None:
+    with without(name):
+        assert any(not simulate(seed).is_sound for seed in range(_MOST_TRIED))
+
+
+def test_kills_pauses_and_outages_do_happen() -> None:
+    reports = [simulate(seed) for seed in range(20)]
+    told = "\n".join(event for report in reports for event in report.events)
+    assert sum(report.counts["kills"] for report in reports) > 20
+    for fault in ("pauses for", "cannot reach the store", "the store is away", "the bus is away", "loses everything"):
+        assert fault in told
+
+
+def test_the_same_seed_gives_the_same_run_in_another_process() -> None:
+    seed = 63
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", "--seed", str(seed)],
+        env={**os.environ, "PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    report = simulate(seed, trace=100_000)
+
+    assert told.returncode == 0, told.stderr
+    assert [line for line in told.stdout.splitlines() if line in report.events] == list(report.events)
+
+
+def test_a_seed_that_fails_says_how_to_run_it_again() -> None:
+    with without("run_before_the_claim"):
+        report = next(report for report in map(simulate, range(_MOST_TRIED)) if not report.is_sound)
+
+    assert "took effect 2 times" in str(report)
+    assert str(report).endswith(f"again: python -m tests.simulation --seed {report.seed}")
+    assert any("effect of" in event for event in report.events)
