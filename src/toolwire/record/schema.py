@@ -1,6 +1,7 @@
 """The tables of the SQLite store, as numbered steps from nothing to today."""
 
 import contextlib
+import functools
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -836,7 +837,8 @@ def tables(connection: sqlite3.Connection, page: int) -> Iterator[CopiedTable]:
         yield CopiedTable(name, clear, read, f'INSERT INTO "{name}" VALUES ({places})')  # noqa: S608
 
 
-def newest() -> list[str]:
+@functools.cache
+def newest() -> tuple[str, ...]:
     """The statements that make the tables of today at once, for a server that never had those of yesterday."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection, "a new store")
@@ -848,4 +850,4 @@ def newest() -> list[str]:
             if kind == "table":
                 rows = connection.execute(read[name], (0,)).fetchall()
                 out += [f'INSERT INTO "{name}" VALUES ({", ".join(map(repr, row))})' for row in rows]  # noqa: S608
-    return out
+    return tuple(out)
