@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nats.js.api import StreamInfo
 
 from tests.bus.servers import NatsServer, free_port
 from tests.cli.stage import Stage
@@ -51,6 +52,11 @@ class Cluster:
         for node in self.nodes.values():
             node.kill()
 
+    @staticmethod
+    def _is_whole(found: StreamInfo) -> bool:
+        replicas = found.cluster.replicas if found.cluster else None
+        return replicas is not None and len(replicas) == 2 and all(replica.current for replica in replicas)
+
     async def leader(self) -> NatsServer:
         """The server that keeps the stream of commands for the others."""
         servers = nats_servers(self.place)
@@ -58,6 +64,9 @@ class Cluster:
         await client.connect(list(servers.urls), **servers.options())
         try:
             found = await client.jetstream().stream_info(STREAM)
+            while not self._is_whole(found):  # until then it is with one server only
+                await asyncio.sleep(0.05)
+                found = await client.jetstream().stream_info(STREAM)
         finally:
             await client.close()
         assert found.cluster is not None

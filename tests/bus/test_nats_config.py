@@ -293,6 +293,19 @@ def test_keys_are_kept_and_only_their_owner_can_read_them(tmp_path: Path) -> Non
     assert not any(file.read_text().strip() in shown for file in secret if file.suffix == ".nk")
 
 
+def test_certificates_that_are_there_stay_and_without_the_authority_no_new_one_is_made(tmp_path: Path) -> None:
+    stage, folder = Stage(tmp_path), tmp_path / "brk"
+    assert stage.run("nats", "config", "brk").code == 0
+    kept = {name: (folder / name).read_bytes() for name in ("ca.pem", "nats.pem", "nats.key")}
+    (folder / "ca.key").unlink()
+    assert stage.run("nats", "config", "brk", "--project", "beta").code == 0
+    assert {name: (folder / name).read_bytes() for name in kept} == kept
+    (folder / "nats.pem").unlink()
+    refused = stage.run("nats", "config", "brk")
+    assert (refused.code, "ca.key is missing" in refused.err) == (2, True)
+    assert (folder / "ca.pem").read_bytes() == kept["ca.pem"]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -4,7 +4,7 @@ Keys and certificates that lie there already are kept, so a project can be added
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from toolwire.bus.certificates import Certificate, new_authority, sign_server
@@ -55,14 +55,14 @@ def users_of(projects: Iterable[str], targets: Iterable[str]) -> tuple[NatsUser,
     )
 
 
-def write_nats_files(folder: Path, plan: NatsPlan) -> NatsFiles:
-    """Write all files. Raises SettingsError where that cannot be done."""
+def write_nats_files(folder: Path, plan: NatsPlan, data: Path | None = None) -> NatsFiles:
+    """Write all files; `data` is where servers keep messages. Raises SettingsError where that cannot be done."""
     folder = folder.absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = ["nats"] if len(plan.addresses) == 1 else [f"nats-{place + 1}" for place in range(len(plan.addresses))]
         nodes = tuple(
-            _node(folder, name, host, port, tls=plan.tls)
+            _node(folder, data or folder, name, host, port, tls=plan.tls)
             for name, (host, port) in zip(names, plan.addresses, strict=True)
         )
         keys = {user: _user_key(folder / f"{user.name}.nk") for user in plan.users}
@@ -81,23 +81,30 @@ def write_nats_files(folder: Path, plan: NatsPlan) -> NatsFiles:
     return NatsFiles(cluster, tuple(configs), files, public, folder / CA_CERT if plan.tls else None)
 
 
-def _node(folder: Path, name: str, host: str, port: int, *, tls: bool) -> NatsNode:
-    store = str(folder / f"{name}.data")
+def _node(folder: Path, data: Path, name: str, host: str, port: int, *, tls: bool) -> NatsNode:
+    store = str(data / f"{name}.data")
     if not tls:
         return NatsNode(name, host, port, store)
-    authority = _certificate(folder, CA_CERT, CA_KEY, lambda: new_authority("toolwire NATS"))
-    _certificate(folder, f"{name}.pem", f"{name}.key", lambda: sign_server(authority, [host]))
-    cert, key, ca = (str(folder / file) for file in (f"{name}.pem", f"{name}.key", CA_CERT))
-    return NatsNode(name, host, port, store, cert, key, ca)
+    cert, key, ca = (folder / file for file in (f"{name}.pem", f"{name}.key", CA_CERT))
+    if not (cert.exists() and key.exists() and ca.exists()):
+        made = sign_server(_authority(folder, name), [host])
+        _write(key, made.key, _PRIVATE)
+        _write(cert, made.cert, _PUBLIC)
+    return NatsNode(name, host, port, store, str(cert), str(key), str(ca))
 
 
-def _certificate(folder: Path, cert: str, key: str, make: Callable[[], Certificate]) -> Certificate:
-    """The certificate that lies in the folder, made where there is none."""
-    if (folder / cert).exists() and (folder / key).exists():
-        return Certificate((folder / cert).read_bytes(), (folder / key).read_bytes())
-    made = make()
-    _write(folder / key, made.key, _PRIVATE)
-    _write(folder / cert, made.cert, _PUBLIC)
+def _authority(folder: Path, name: str) -> Certificate:
+    """Who signs certificates, made where there is none. Raises SettingsError where only its certificate is there."""
+    cert, key = folder / CA_CERT, folder / CA_KEY
+    if cert.exists() and not key.exists():
+        raise SettingsError(
+            f"{key} is missing, which has to sign {name}.pem; put it there, or {name}.pem and {name}.key"
+        )
+    if cert.exists():
+        return Certificate(cert.read_bytes(), key.read_bytes())
+    made = new_authority("toolwire NATS")
+    _write(key, made.key, _PRIVATE)
+    _write(cert, made.cert, _PUBLIC)
     return made
 
 

@@ -213,7 +213,7 @@ class NatsBus:
         check_token(durable, "a durable name")
         plan = self._plan(_category_of(pattern))
         subscription = _NatsSubscription(self, plan, _consumer(pattern, durable, ack_wait_s), InFlight(in_flight))
-        await subscription.open()
+        await subscription.open(self._confirm_s)
         try:
             yield subscription
         finally:
@@ -352,11 +352,17 @@ class _NatsSubscription:
         self._ack_wait_s = config.ack_wait or ACK_WAIT_S
         self._pull: NatsPull | None = None
 
-    async def open(self) -> None:
-        try:
-            self._pull = await self._bus.pull(self._plan, self._config)
-        except (NatsError, OSError, TimeoutError) as error:
-            raise BusUnavailable(f"the broker did not answer a subscriber ({reason_of(error)})") from None
+    async def open(self, patience_s: float) -> None:
+        """Servers that choose a leader have no answer for a moment. Raises BusUnavailable."""
+        end = asyncio.get_running_loop().time() + patience_s
+        while self._pull is None:
+            try:
+                self._pull = await self._bus.pull(self._plan, self._config)
+            except (NatsError, OSError, TimeoutError) as error:
+                is_moment = isinstance(error, (ServiceUnavailableError, NoRespondersError, NatsTimeoutError))
+                if not is_moment or asyncio.get_running_loop().time() >= end:
+                    raise BusUnavailable(f"the broker did not answer a subscriber ({reason_of(error)})") from None
+                await asyncio.sleep(_RETRY_S)
 
     def __aiter__(self) -> "_NatsSubscription":
         return self

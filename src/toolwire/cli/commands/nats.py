@@ -46,6 +46,10 @@ def config(
         list[str] | None,
         typer.Option("--node", metavar="HOST:PORT", help="Where a server listens; three of them are a cluster."),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="FOLDER", help="Where servers keep messages; else beside the files."),
+    ] = None,
     stream_mb: Annotated[
         int, typer.Option("--stream-mb", metavar="MB", help="Room for each of a project's two streams.", min=1)
     ] = 256,
@@ -62,7 +66,7 @@ def config(
     place = current_project()
     plan = _plan(place, project or ["default"], service or [], node or [f"127.0.0.1:{DEFAULT_PORT}"], stream_mb, no_tls)
     try:
-        written = nats_files.write_nats_files(place.cwd / folder, plan)
+        written = nats_files.write_nats_files(place.cwd / folder, plan, place.cwd / data if data else None)
     except ImportError as missing:
         raise SettingsError(f"NATS needs an extra: pip install 'toolwire[nats]' ({missing})") from None
     screen = Screen.of(place.settings.output.color, no_color=no_color)
