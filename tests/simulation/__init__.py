@@ -11,6 +11,7 @@ gives the same run. `python -m tests.simulation --seed N` shows one.
     workload      turns, tools of all effect classes, and an outside ledger of what they really did
     fleet         puts processes together, and starts them again
     faults        when what goes wrong, by the seed
+    crash_points  the points of the protocol at which a process is killed, by name
     invariants    what must be true, during a run and at its end
     planted       defences taken away, each of which has to be noticed
 """

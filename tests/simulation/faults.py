@@ -53,3 +53,11 @@ def draw_faults(random: Random) -> FaultPlan:
         model_fails=random.choice((0.0, 0.0, 0.1)),
         same_machine=random.random() < 0.5,
     )
+
+
+CALM = FaultPlan(
+    lasts_s=30.0, kill_steps=None, pause_s=None, cut_off_s=None, store_outage_s=None, bus_outage_s=None, wipe_s=None,
+    stop_s=None, drop=0.0, double=0.0, reorder=0.0, lost_ack=0.0, lost_answers=0.0, slow_s=0.01, model_fails=0.0,
+    same_machine=False,
+)  # fmt: skip
+"""Nothing goes wrong but what is asked for."""

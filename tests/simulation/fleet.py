@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 from random import Random
 from typing import Any
 
-from tests.simulation.faults import FaultPlan, draw_faults
+from tests.simulation.crash_points import CrashPoint
+from tests.simulation.faults import CALM, FaultPlan, draw_faults
 from tests.simulation.invariants import check_end
 from tests.simulation.lossy_bus import LossyBus
 from tests.simulation.shared_store import LEASE_S, Network, SharedStore, StoreView
@@ -63,17 +64,19 @@ class Report:
 class SimulatedFleet:
     """One run. `simulate` is the way to make one."""
 
-    def __init__(self, seed: int, *, trace: int = _EVENTS, is_verbose: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, trace: int = _EVENTS, is_verbose: bool = False, crash: CrashPoint | None = None
+    ) -> None:
         self.loop = VirtualLoop(Random(f"{seed} order"))
         self.violations: list[str] = []
         self.events: deque[str] = deque(maxlen=trace)
         self.counts: Counter[str] = Counter()
-        self.faults: FaultPlan = draw_faults(Random(f"{seed} faults"))
+        self.faults: FaultPlan = draw_faults(Random(f"{seed} faults")) if crash is None else CALM
         self.plans = draw_plans(Random(f"{seed} plans"))
         self.ledger = OutsideLedger(self.violate, self.note)
         self.store = SharedStore(self.loop, self.violate)
         self.network = Network(self.loop, Random(f"{seed} network"))
-        self.bus = LossyBus(self.loop, Random(f"{seed} bus"))
+        self.bus = LossyBus(self.loop, Random(f"{seed} bus"), self.network)
         self.tools = make_tools(self.ledger, Random(f"{seed} tools"))
         self._called = Toolbox.of(*as_called(self.tools))
         self.workers: dict[str, ToolWorker] = {}
@@ -85,6 +88,8 @@ class SimulatedFleet:
         self._begun = 0
         self.wanted = {(plan.project, plan.turn_id): plan for plan in self.plans}
         self.network.tell = self.note if is_verbose else None
+        self._crash_point = crash
+        self.network.crash = None if crash is None else self._crash
 
     # What is heard
 
@@ -153,6 +158,18 @@ class SimulatedFleet:
         error = context.get("exception")
         if not isinstance(error, (StoreError, BusUnavailable)):
             self.violate(f"{context.get('message')}: {error!r}")
+
+    def _crash(self, operation: str, when: str) -> bool:
+        """Kill the process that has come to the crash point; one without a role takes all others with it."""
+        point, process = self._crash_point, PROCESS.get()
+        if point is None or self.counts["crashes"] >= point.times or not point.is_hit(process.name, operation, when):
+            return False
+        self.counts["crashes"] += 1
+        for one in [process] if point.role else list(self.processes.values()):
+            if not one.is_dead:
+                one.kill()
+                one.on_death()
+        return True
 
     # Processes
 
@@ -271,7 +288,7 @@ class SimulatedFleet:
         loop = self.loop
         sent = BusDispatcher(of_project(view.as_store, project), relay, clock=loop.time, queue_s=60.0)
         fails = 0.0 if self._quiet else self.faults.model_fails
-        model = PlannedModel(project, self.wanted, self._random, self.violate, fails=fails)
+        model = PlannedModel(project, self.wanted, self._random, self.violate, self.network.reach, fails=fails)
         agent = Agent(
             model, self._called, store=view.as_store, executor=Router(InProcessExecutor(), bus=sent),
             project=project, grant=_GRANT, limits=_LIMITS, suspends=True,
@@ -383,9 +400,9 @@ def _hearing(violate: Callable[[str], None]) -> Iterator[None]:
         logger.level, logger.propagate = before
 
 
-def simulate(seed: int, *, trace: int = _EVENTS, is_verbose: bool = False) -> Report:
-    """Run one seed. The verbose tell all that the store is asked, too."""
-    fleet = SimulatedFleet(seed, trace=trace, is_verbose=is_verbose)
+def simulate(seed: int, *, trace: int = _EVENTS, is_verbose: bool = False, crash: CrashPoint | None = None) -> Report:
+    """Run one seed. The verbose tell all that the store is asked. With a `crash` point, nothing else goes wrong."""
+    fleet = SimulatedFleet(seed, trace=trace, is_verbose=is_verbose, crash=crash)
     try:
         with _hearing(fleet.violate):
             fleet.run()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+from tests.simulation.shared_store import Network
 from tests.simulation.virtual_loop import PROCESS, VirtualLoop
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, BusHealth
 from toolwire.errors import BusUnavailable
@@ -62,9 +63,10 @@ class _Group:
 class LossyBus:
     """One broker for all processes; see `bus.contract.Bus`."""
 
-    def __init__(self, loop: VirtualLoop, random: Random) -> None:
+    def __init__(self, loop: VirtualLoop, random: Random, network: Network) -> None:
         self.loop = loop
         self.random = random
+        self.network = network
         self.faults = BusFaults()
         self.away_until = 0.0
         self._groups: dict[str, _Group] = {}
@@ -92,7 +94,9 @@ class LossyBus:
         await asyncio.sleep(self.random.random() * self.faults.slow_s)
         if self.is_away and self.chance(0.5):
             raise BusUnavailable("the simulated broker is away")
+        await self.network.reach("publish", "before")
         is_new = self._keep(message, dedupe_id)
+        await self.network.reach("publish", "after")
         if self.is_away:
             raise BusUnavailable("the simulated broker did not confirm")
         await asyncio.sleep(self.random.random() * self.faults.slow_s)
@@ -126,6 +130,13 @@ class LossyBus:
         finally:
             subscription.stop()
 
+    async def stream(self, message: BusMessage) -> None:
+        """Lost: no process of a simulation watches others."""
+
+    @asynccontextmanager
+    async def listen(self, pattern: str) -> AsyncIterator[AsyncIterator[BusMessage]]:
+        yield LossySubscription(self, _Group(pattern), LONGEST_ACK_WAIT_S, 1).messages()
+
     async def health(self) -> BusHealth:
         return BusHealth(connected=not self.is_away)
 
@@ -158,6 +169,10 @@ class LossySubscription:
             await group.change()
         raise StopAsyncIteration
 
+    async def messages(self) -> AsyncIterator[BusMessage]:
+        async for delivered in self:
+            yield delivered.message
+
     async def drain(self, timeout_s: float) -> int:
         self.stop()
         until = self.bus.loop.time() + timeout_s
@@ -187,6 +202,7 @@ class LossyDelivery:
 
     async def ack(self) -> None:
         bus = self._of.bus
+        await bus.network.reach("ack", "before")
         self._let_go()
         if not (bus.is_away or bus.chance(bus.faults.lost_ack)):
             self._timer.cancel()

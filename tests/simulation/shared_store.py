@@ -181,12 +181,14 @@ class StoreView:
         if network.is_store_away(owner):
             self._later(name, method, args, more)
             raise StoreUnavailable("the simulated store is away")
+        await network.reach(name, "before")
         if name not in _READS:
             self._store.leases.renew(owner)
         self._note(name, args)
         answer = await method(*args, **more)
         if name == "resume":
             self.runs[answer.opening.project, answer.opening.id] = self._store.leases.lapses_of(owner)
+        await network.reach(name, "after")
         if network.loses_answer():
             self._later(name, method, args, more)
             raise StoreUnavailable("the simulated store did not answer")
@@ -261,7 +263,13 @@ class Network:
         self._store_away: dict[str, float] = {}
         self.slow_s = 0.01
         self.tell: Callable[[str], None] | None = None
+        self.crash: Callable[[str, str], bool] | None = None
         self.lost_answers = 0.0
+
+    async def reach(self, operation: str, when: str) -> None:
+        """A process has come to a point at which it may be killed; then this never ends."""
+        if self.crash is not None and self.crash(operation, when):
+            await self._loop.create_future()
 
     def delay(self) -> float:
         return self._random.random() * self.slow_s

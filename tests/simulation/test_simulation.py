@@ -6,12 +6,14 @@ import sys
 
 import pytest
 
+from tests.simulation.crash_points import CRASH_POINTS
 from tests.simulation.fleet import simulate
 from tests.simulation.planted import PLANTED, without
 
 SEEDS = 1_000
 _TOGETHER = 25
 _MOST_TRIED = 400
+_AT_EACH_POINT = 8
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _TOGETHER))
@@ -19,6 +21,14 @@ def test_whatever_goes_wrong_each_call_has_one_result_and_takes_effect_once(firs
     for seed in range(first, first + _TOGETHER):
         report = simulate(seed)
         assert report.is_sound, str(report)
+
+
+@pytest.mark.parametrize("name", CRASH_POINTS)
+def test_a_process_that_is_killed_at_a_crash_point_does_no_harm(name: str) -> None:
+    reports = [simulate(seed, crash=CRASH_POINTS[name]) for seed in range(_AT_EACH_POINT)]
+
+    assert sum(report.counts["crashes"] for report in reports) > 0
+    assert [str(report) for report in reports if not report.is_sound] == []
 
 
 @pytest.mark.parametrize("name", PLANTED)

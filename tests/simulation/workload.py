@@ -5,7 +5,7 @@ the seed says for each step, however often it is asked, and looks whether all th
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -139,12 +139,20 @@ class PlannedModel:
     name = "planned:model"
 
     def __init__(
-        self, project: str, plans: Mapping[Key, Plan], random: Random, violate: Callable[[str], None], *, fails: float
+        self,
+        project: str,
+        plans: Mapping[Key, Plan],
+        random: Random,
+        violate: Callable[[str], None],
+        reach: Callable[[str, str], Awaitable[None]],
+        *,
+        fails: float,
     ) -> None:
         self._project = project
         self._plans = plans
         self._random = random
         self._violate = violate
+        self._reach = reach
         self.fails = fails
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
@@ -153,6 +161,7 @@ class PlannedModel:
         results = [one for one in request.messages if isinstance(one, ResultsMessage)]
         self._check(replies, results)
         await asyncio.sleep(self._random.random() * self._random.choice((0.01, 1.0)))
+        await self._reach("ask model", "before")
         if self._random.random() < self.fails:
             raise ModelUnavailable("the planned model is overloaded")
         if len(replies) >= len(steps):
