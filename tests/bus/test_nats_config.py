@@ -274,6 +274,7 @@ def test_a_check_says_what_is_there_and_why_not(configured: ConfiguredServer, tm
     stage.settings(configured.user("acme", "worker")["settings"])
     found = stage.run("nats", "check", "--json").json
     assert found["tls"] is True
+    assert found["version"].startswith("2.")
     assert found["cg_cmd_v1r4"].endswith("1 replicas")
     stage.settings(configured.user("acme", "worker")["settings"].replace("tls://127.0.0.1", "tls://localhost"))
     refused = stage.run("nats", "check")

@@ -258,7 +258,7 @@ class NatsBus:
         except (NatsError, OSError, TimeoutError) as error:
             raise BusUnavailable(f"the broker did not answer ({self._last_error or reason_of(error)})") from None
         url = self._client.connected_url
-        version = str(self._client.connected_server_version)
+        version = str(self._client.connected_server_version).strip("<>").rpartition(" v")[2]
         return BrokerState(url.netloc if url else "", version, self._client.uses_tls, streams)
 
     async def close(self) -> None:
