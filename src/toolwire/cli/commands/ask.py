@@ -1,7 +1,8 @@
 """`toolwire ask`: a question, a model, tools, and an answer."""
 
+from collections.abc import Coroutine
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -124,7 +125,8 @@ def ask(
         shown = [Trace(screen, as_json=as_json)] if trace else []
         watchers = Watchers(*shown, *([] if as_json else [watcher]))
         with quiet_tools(as_json=as_json):
-            answer = _run_turn(flags, place, screen, watchers, words, thread=thread, resume=resume)
+            work = _ask_or_resume(flags, place, screen, watchers, words, thread=thread, resume=resume)
+            answer = _run_turn(flags, place, watchers, work, resume=resume)
     elapsed_ms = (perf_counter() - began) * 1000
     if as_json:
         screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
@@ -161,18 +163,11 @@ def _read_pipe(*, patient: bool, as_json: bool) -> str:
 
 
 def _run_turn(
-    flags: Flags,
-    place: ProjectFolder,
-    screen: Screen,
-    watchers: Watchers,
-    words: str | None,
-    *,
-    thread: str,
-    resume: bool,
+    flags: Flags, place: ProjectFolder, watchers: Watchers, work: Coroutine[Any, Any, Answer], *, resume: bool
 ) -> Answer:
     """The turn from beginning to end; whatever stops it halfway says how to go on."""
     try:
-        return run_sync(_ask_or_resume(flags, place, screen, watchers, words, thread=thread, resume=resume))
+        return run_sync(work)
     except KeyboardInterrupt:
         if not watchers.turn_id:
             raise
