@@ -14,7 +14,16 @@ from tests.simulation.invariants import check_end
 from tests.simulation.lossy_bus import LossyBus
 from tests.simulation.shared_store import LEASE_S, Network, SharedStore, StoreView
 from tests.simulation.virtual_loop import PROCESS, SimulatedProcess, Stuck, VirtualLoop
-from tests.simulation.workload import FAR, SERVED, OutsideLedger, PlannedModel, as_called, draw_plans, make_tools
+from tests.simulation.workload import (
+    FAR,
+    MOST_CHARS,
+    SERVED,
+    OutsideLedger,
+    PlannedModel,
+    as_called,
+    draw_plans,
+    make_tools,
+)
 from toolwire import Agent, Grant, Tier
 from toolwire.assemble.turn_runner import TurnRunner
 from toolwire.define.toolbox import Toolbox
@@ -36,7 +45,7 @@ QUIET_S = 240.0
 """So long after the last fault everything must have come to its end."""
 
 _EVENTS = 60
-_LIMITS = Limits(consecutive_failures=100, repeats=100)
+_LIMITS = Limits(consecutive_failures=100, repeats=100, result_chars=MOST_CHARS)
 _GRANT = Grant(tier=Tier.RUN, max_calls=1_000)
 
 Start = Callable[[SimulatedProcess, "StoreView"], list[Coroutine[Any, Any, Any]]]
@@ -286,7 +295,7 @@ class SimulatedFleet:
 
     def _agent(self, view: StoreView, project: str, relay: Relay | None) -> Agent:
         loop = self.loop
-        sent = BusDispatcher(of_project(view.as_store, project), relay, clock=loop.time, queue_s=60.0)
+        sent = BusDispatcher(of_project(view.as_store, project), relay, limits=_LIMITS, clock=loop.time, queue_s=60.0)
         fails = 0.0 if self._quiet else self.faults.model_fails
         model = PlannedModel(project, self.wanted, self._random, self.violate, self.network.reach, fails=fails)
         agent = Agent(

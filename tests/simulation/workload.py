@@ -29,6 +29,9 @@ NEAR = ("peek", "post")
 ONCE = frozenset(["book", "send", "ask", "post"])
 """Tools of which no call may take effect twice: they are unsafe, or transactional without a journal."""
 
+LONG, MOST_CHARS = 200, 500
+"""Some results are too long for the model, so that the store keeps them apart: one more thing that can fail."""
+
 Key = tuple[str, str]
 """A project, and the idempotency key of a call in it."""
 
@@ -109,7 +112,7 @@ def make_tools(ledger: OutsideLedger, random: Random) -> Mapping[str, Tool]:
             if effect is not Effect.PURE:
                 ledger.take_effect(name, number, context)
             await asyncio.sleep(random.random() * random.choice((0.01, 0.3, 3.0)) * pace)
-            return f"{name} {number} done for {context.project}"
+            return f"{name} {number} done for {context.project}" + " and more" * (LONG if number % 3 == 0 else 0)
 
         work.__name__ = name
         made = tool(effect=effect, tier=Tier.WALK, **more)(work)
@@ -175,7 +178,7 @@ class PlannedModel:
             self._violate(f"the model asked for {asked} and was told of {told}")
         for message in results:
             for result in message.results:
-                if result.ok and not result.text.endswith(f"done for {self._project}"):
+                if result.ok and f"done for {self._project}" not in result.text:
                     self._violate(f"a result of another project came to {self._project}: {result.text}")
 
     async def close(self) -> None:
