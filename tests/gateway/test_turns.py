@@ -700,7 +700,7 @@ SHED = '[services.shed]\nsocket = "shed.sock"\ntools = ["paint"]\n'
 
 def started_worker(stage: Stage) -> Any:
     worker = stage.start("worker", "shed")
-    assert "tools for callers at" in first_line(worker)
+    assert " for callers at" in first_line(worker)
     return worker
 
 
