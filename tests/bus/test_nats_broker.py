@@ -217,3 +217,22 @@ async def test_a_foreign_service_can_ring_the_same_doorbell(broker: NatsServer) 
             delivered = await anext(subscription)
         await delivered.ack()
     assert delivered.message == BusMessage(subject, b"{}", {"CG-Agent-Id": "ann"})
+
+
+async def test_being_canceled_while_it_connects_is_never_lost(mortal: NatsServer) -> None:
+    """Python 3.11 loses it at some moments, so all of the first ones are tried."""
+
+    async def connected() -> None:
+        async with nats_bus(NatsServers((mortal.url,))):
+            await asyncio.Event().wait()
+
+    for moments in range(40):
+        task = asyncio.create_task(connected())
+        for _ in range(moments):
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=5.0)
+        if not done:
+            task.cancel()
+            await asyncio.wait([task])
+        assert done, f"canceled after {moments} steps of the loop, it went on"

@@ -119,11 +119,21 @@ async def nats_bus(
 ) -> AsyncIterator["NatsBus"]:
     """A connected bus. Raises BusUnavailable when no server can be reached."""
     bus = NatsBus(servers, streams, name, confirm_s)
-    await bus.connect(connect_s)
     try:
+        await _unless_canceled(bus.connect(connect_s))
         yield bus
     finally:
         await bus.close()
+
+
+async def _unless_canceled(connecting: Coroutine[Any, Any, None]) -> None:
+    """Connect, and be canceled also where the library lost that: Python 3.11's wait_for does, if both come at once."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    await connecting
+    if task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 class NatsBus:
