@@ -10,6 +10,7 @@ from toolwire import Context, tool
 from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.fleet.parcels import command_message, read_parcel
 from toolwire.fleet.progress import Progress, hear_progress, read_progress
+from toolwire.fleet.relay import Relay
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.events import CallProgress
 from toolwire.protocol.outcomes import Code
@@ -233,6 +234,41 @@ async def test_what_a_tool_says_about_its_call_is_seen_while_it_runs_elsewhere(f
     answer = await agent.ask("Note it", on_event=watch)
 
     assert (answer.text, said) == ("Done.", [("writing milk", 0.5)])
+
+
+@pytest.mark.parametrize("name", ["team/writer.2", "a.*.>", "w" * 100])
+async def test_an_agent_whose_name_cannot_be_part_of_a_subject_is_woken_and_told(fleet: Fleet, name: str) -> None:
+    store, heard, said = await fleet.store(), asyncio.Event(), []
+
+    @tool(tier=Tier.WALK)
+    async def note(words: str, context: Context) -> str:
+        """Write words down."""
+        context.progress(f"writing {words}")
+        await heard.wait()
+        return words
+
+    def tell(progress: Progress) -> None:
+        said.append(progress.message)
+        heard.set()
+
+    fleet.spawn(hear_progress(fleet.bus, fleet.project, tell))
+    relay = await fleet.relay(store=store)
+    await fleet.worker([note])
+    fleet.runner(store, [fleet.far(note)], "Noted.")
+    await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk"), relay=relay, name=name))
+    assert (await fleet.answer(), said) == ("Noted.", ["writing milk"])
+
+
+async def test_a_relay_goes_on_after_it_gave_up_a_call_of_an_agent_with_such_a_name(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    late = fleet.agent(
+        store, [fleet.far(note)], call("note", words="milk"), sends={"queue_s": 0.0}, name="team/writer"
+    )  # fmt: skip
+    given_up = await fleet.sent(late)
+    relay = Relay(store, fleet.bus, pause=no_pause)
+    assert await relay.send_due() == 1
+    assert await code_of(fleet, store, given_up) == Code.UNAVAILABLE
+    await relay.send_due()
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"message": 1}', b"[" * 9_000, b'{"x": "' + b"y" * 9_000 + b'"}'])

@@ -11,7 +11,7 @@ from toolwire.protocol.bus import AfterExecution, BusMessage
 from toolwire.protocol.calls import Allowed
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import CallCard, Dispatch
-from toolwire.protocol.subjects import Subject, TargetSubject
+from toolwire.protocol.subjects import BadSubject, Subject, TargetSubject, check_token
 from toolwire.protocol.tools import BusService
 from toolwire.protocol.values import changed, dataclass
 from toolwire.wire.codecs.faithful import dump, load
@@ -173,11 +173,19 @@ def _deadline(parcel: Parcel, dispatch: Dispatch) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
+def agent_token(agent: str) -> str:
+    """An agent in a subject: its name, or the digest of one that could mean more than itself there."""
+    try:
+        return check_token(agent, "the name of an agent")
+    except BadSubject:
+        return f"agent-{digest(agent)[:32]}"
+
+
 def wakeup_message(card: CallCard, channel: str, origin: CallOrigin = NO_ORIGIN) -> BusMessage | Refusal:
     """The doorbell of the processes that run an agent's turns: one of its calls has a result."""
     return encode_wakeup(
         Wakeup(
-            Subject.wakeup(card.project, channel, card.agent),
+            Subject.wakeup(card.project, channel, agent_token(card.agent)),
             card.agent,
             reason="tool_result",
             metadata={"agent_turn_id": card.turn_id, "tool_call_id": card.call.id},

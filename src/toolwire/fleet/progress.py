@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from toolwire.bus.contract import Bus
+from toolwire.fleet.parcels import agent_token
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject
@@ -34,7 +35,7 @@ def progress_message(card: CallCard, channel: str, message: str, fraction: float
     said: dict[str, Any] = {"agent_turn_id": card.turn_id, "tool_call_id": card.call.id, "message": message[:LONGEST]}
     if fraction is not None and math.isfinite(fraction):
         said["fraction"] = min(max(fraction, 0.0), 1.0)
-    return BusMessage(str(Subject.stream(card.project, channel, card.agent, NAME)), json_bytes(said))
+    return BusMessage(str(Subject.stream(card.project, channel, agent_token(card.agent), NAME)), json_bytes(said))
 
 
 def read_progress(message: BusMessage, project: str) -> Progress | None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from toolwire.bus.contract import Bus
 from toolwire.deliver.endings import not_taken, unknown
-from toolwire.errors import BusUnavailable, CallHeld, Fenced, StoreError, ToolwireError
+from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, StoreError, ToolwireError
 from toolwire.fleet.parcels import command_message, read_parcel, wakeup_message
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.values import changed
@@ -110,6 +110,8 @@ class Relay:
         except BusUnavailable as error:
             _log.info("a command was not sent: %s", error)
             return False
+        except BusError as error:  # the broker will never take it, and the others must be sent all the same
+            _log.error("call %s cannot be sent: %s", card.record_id, error)
         return True
 
     async def _send(self, dispatch: Dispatch, card: CallCard) -> None:
