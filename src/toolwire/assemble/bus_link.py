@@ -45,7 +45,7 @@ class BusLink:
             self._relay.send_soon(dispatch, card)
             return
         self._first.append((dispatch, card))
-        self.start()
+        self._connect()
 
     def watch(self, turn_id: str, call_id: str, report: Report) -> None:
         self._reports[turn_id, call_id] = report
@@ -57,6 +57,9 @@ class BusLink:
     ) -> None:  # fmt: skip
         """Connect. From then on `wake` is called when a turn of the project may go on, `tell` when a call comes on."""
         self._wake, self._tell = wake, tell
+        self._connect()
+
+    def _connect(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="toolwire-bus")
 
