@@ -17,7 +17,7 @@ from toolwire.record.owners import Owners
 from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
 from toolwire.record.warm import WarmLog
-from toolwire.record.writer import Writer
+from toolwire.record.writer import ChangeGroup, Writer
 
 from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, success
@@ -152,3 +152,12 @@ async def test_all_rows_of_calls_that_are_written_together_are_kept_in_order(tmp
         assert (await store.audit_chain()).broken_at is None
         assert [tool.calls for tool in (await store.metrics())[0]] == [number]
         assert (await store.turn("turn-0")).calls == 1
+
+
+async def test_a_loop_does_not_stand_still_where_another_has_used_up_the_time() -> None:
+    group = ChangeGroup(asyncio.get_running_loop())
+    future = group.add(lambda _: None)
+    group.is_awaited = True
+    assert not group.stand_still(-0.001)
+    threading.Thread(target=group.answer, args=(["kept"],)).start()
+    assert await future == "kept"

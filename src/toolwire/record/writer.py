@@ -60,7 +60,7 @@ class ChangeGroup:
     def stand_still(self, most_s: float) -> bool:
         """On the loop: wait until the group is answered, so long at most. If it is not, the loop is woken for it."""
         try:
-            self._answered.acquire(timeout=most_s)
+            self._answered.acquire(timeout=max(most_s, 0.0))  # another loop may have used up the time
         finally:
             with self._lock:
                 self.is_awaited = False
