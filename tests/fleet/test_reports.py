@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from tests.fleet.conftest import Fleet
 from toolwire.define.service_rows import read_row
+from toolwire.errors import StoreUnavailable
 from toolwire.fleet.parcels import command_of, read_parcel
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.reports import REFUSED, ReportReceiver
@@ -26,7 +27,8 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.subjects import Subject
-from toolwire.protocol.tools import Tool
+from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import call, says
@@ -340,6 +342,65 @@ async def test_a_call_whose_card_was_read_is_held_for_the_service_and_its_outcom
     assert ended is not None
     assert ended.error is not None
     assert ended.error.code is Code.OUTCOME_UNKNOWN
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+@pytest.mark.parametrize("repeatable", [False, True])
+async def test_a_card_that_is_read_again_after_its_claim_was_over_is_given_only_where_that_does_no_harm(
+    shop: Shop, tmp_path: Path, repeatable: bool
+) -> None:
+    if repeatable:
+        shop.tool = changed(shop.tool, effect=Effect.IDEMPOTENT)
+    turn_id, card = await shop.sent()
+    assert (await shop.http("GET", card.record_id)).status_code == 200
+    with closing(sqlite3.connect(tmp_path / "home" / "store.db")) as later, later:
+        later.execute("UPDATE starts SET until = 1.0 WHERE turn_id = ?", (turn_id,))
+
+    again = await shop.http("GET", card.record_id)
+    result = (await shop.fleet.card(shop.store, turn_id)).result
+    code = result.error.code if result is not None and result.error is not None else None
+    assert (again.status_code, code) == ((200, None) if repeatable else (404, Code.OUTCOME_UNKNOWN))
+
+
+class Arrived:
+    """A report that is handed to a receiver."""
+
+    attempt = 1
+
+    def __init__(self, message: BusMessage) -> None:
+        self.message = message
+        self.settled: list[str] = []
+
+    async def ack(self) -> None:
+        self.settled.append("ack")
+
+    async def nak(self, delay_s: float = 0.0) -> None:  # noqa: ARG002 -- as a delivery
+        self.settled.append("nak")
+
+    async def progress(self) -> None:
+        self.settled.append("progress")
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_report_that_comes_again_after_the_store_was_away_closes_the_call_it_holds(shop: Shop) -> None:
+    turn_id, card = await shop.sent()
+    await shop.http("PUT", "result-1", shop.result(card))
+    message = encode_callback(await shop.callback(card))
+    assert isinstance(message, BusMessage)
+    away = [StoreUnavailable("the store is away")]
+
+    async def find_tool(_project: str, _card: CallCard) -> Tool:
+        if away:
+            raise away.pop()
+        return shop.tool
+
+    receiver = ReportReceiver(shop.store, shop.fleet.bus, durable="again", project=shop.project, find_tool=find_tool)
+    report = Arrived(message)
+    await receiver.handle(report)
+    await receiver.handle(report)
+    ended = (await shop.fleet.card(shop.store, turn_id)).result
+    assert (report.settled, ended is not None and ended.ok) == (["nak", "ack"], True)
+    assert await shop.refusals() == []
 
 
 @pytest.mark.parametrize("fleet", ["embedded"], indirect=True)

@@ -158,6 +158,12 @@ async def test_a_call_has_only_so_many_cards(store: Store) -> None:
     await store.keep_card(a_result_card("another call's", call="call-2"))
 
 
+async def test_what_is_kept_about_claims_of_a_call_leaves_room_for_its_results(store: Store) -> None:
+    for number in range(2 * registry_rules.MOST_CARDS):
+        await store.keep_card(replace(a_result_card(f"claim:{number}"), author=""))
+    assert await store.keep_card(a_result_card()) == a_result_card()
+
+
 async def test_cards_go_with_their_turn_and_registered_tools_stay(tmp_path: Path) -> None:
     now = NOW
     async with await SqliteStore.at(tmp_path, clock=lambda: now) as store:

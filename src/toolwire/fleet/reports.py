@@ -45,6 +45,9 @@ REFUSED = "report_refused"
 """The event in the audit log; its code says why."""
 
 _RETRY_S = 1.0
+_HOLD_S = 60.0
+"""How long a call is held whose service has not read its card, for the time that its result takes to be kept."""
+
 _MOST_SHOWN = 5
 _MOST_ROWS = 1_000
 
@@ -149,7 +152,9 @@ class ReportReceiver:
         detail = {"service": kept.author, "card": kept.id, "digest": kept.digest}
         rows = [] if claimed.token else [AuditRow.about(claimed, "started", self._clock(), detail=detail)]
         try:
-            held = await view.claim(claimed, rows)
+            # The same report that comes once more holds the call again, and another one need not wait for ever.
+            until = None if claimed.token else self._clock() + _HOLD_S
+            held = await view.claim(claimed, rows, until=until, token=f"report:{kept.id}:{kept.digest}")
         except CallHeld as other:
             raise ReportRefused("call_held", str(other)) from None
         except Fenced as other:

@@ -7,7 +7,9 @@ no service can read it, for the process that receives the report.
 """
 
 import hashlib
+from contextlib import suppress
 
+from toolwire.deliver.endings import unknown
 from toolwire.errors import CallHeld, Conflict, Fenced, NotFound
 from toolwire.fleet.parcels import Parcel
 from toolwire.protocol.records import AuditRow, CallCard
@@ -22,7 +24,9 @@ _MARGIN_S = 5.0
 _NO_SERVICE = ""
 
 
-async def hold_for_service(view: ProjectStore, card: CallCard, parcel: Parcel, service: str, now: float) -> bool:
+async def hold_for_service(
+    view: ProjectStore, card: CallCard, parcel: Parcel, service: str, now: float, *, repeatable: bool
+) -> bool:
     """Claim a call for a service that reads its card; False where it must not be run any more."""
     if card.cancel:  # a service that reads the card once more learns that it may stop
         return False
@@ -36,15 +40,17 @@ async def hold_for_service(view: ProjectStore, card: CallCard, parcel: Parcel, s
         return False
     if held.result is not None:
         return False
+    if held.attempt > 1 and not repeatable:  # its command came again after the first claim was over
+        result = unknown(held)
+        await view.close(held, result, [AuditRow.about(held, "finished", now, result=result)])
+        return False
     token = held.token.encode()
     digest = hashlib.sha256(token).hexdigest()
     kept = ResultCard(
         held.project, _claim_id(held), held.turn_id, held.call.id, digest, token, _NO_SERVICE, now
     )  # fmt: skip
-    try:
+    with suppress(Conflict):  # another one is kept for this attempt: a report is received once this claim is over
         await view.keep_card(kept)
-    except Conflict:  # too many claims: a report is received once this one is over
-        return True
     return True
 
 

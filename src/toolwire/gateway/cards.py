@@ -69,7 +69,8 @@ class CardRoutes:
                 raise _no_card()
             parcel = read_parcel(dispatch)
             asked = changed(card, epoch=dispatch.epoch)
-            if not await hold_for_service(view, asked, parcel, service.name, time.time()):
+            repeatable = dispatch.repeatable
+            if not await hold_for_service(view, asked, parcel, service.name, time.time(), repeatable=repeatable):
                 raise _no_card()
             body = encode_call_card(call_card(parcel, dispatch, card))
         if isinstance(body, Refusal):

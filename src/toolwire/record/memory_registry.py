@@ -53,7 +53,7 @@ class MemoryCards:
         if kept is not None:
             return kept
         self._cards[key] = card
-        self._of_call[call] += 1
+        self._of_call[call] += bool(card.author)
         return card
 
     def get(self, card_id: str, project: str) -> ResultCard | StoreError:

@@ -26,7 +26,9 @@ _CARD = """
     SELECT project, card_id, turn_id, call_id, digest, body, author, created_at FROM result_cards
     WHERE project = ? AND card_id = ?
 """
-_CARDS_OF_CALL = "SELECT count(*) FROM result_cards WHERE project = ? AND turn_id = ? AND call_id = ?"
+_CARDS_OF_CALL = """
+    SELECT count(*) FROM result_cards WHERE project = ? AND turn_id = ? AND call_id = ? AND author <> ''
+"""
 
 
 def register(

@@ -15,7 +15,7 @@ from toolwire.protocol.registrations import ResultCard, ToolRegistration
 MOST_REGISTERED = 2_000
 """Versions of tools in one project."""
 MOST_CARDS = 16
-"""Cards of results for one call."""
+"""Cards of results for one call. What the runtime itself keeps about it, under no author, does not count."""
 
 Version = tuple[str, str]
 """The name of a tool, and its version."""
@@ -80,7 +80,7 @@ def add_card(before: ResultCard | None, of_call: int, card: ResultCard) -> Resul
     """What is kept of a card already, or why it cannot be kept; None where it is new."""
     if before is not None:
         return before if before.digest == card.digest else Conflict(f"card {card.id!r} is kept with other content")
-    if of_call >= MOST_CARDS:
+    if card.author and of_call >= MOST_CARDS:
         return Conflict(f"call {card.call_id!r} has {MOST_CARDS} cards of results already")
     return None
 
