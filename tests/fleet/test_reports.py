@@ -374,7 +374,7 @@ class Arrived:
     async def ack(self) -> None:
         self.settled.append("ack")
 
-    async def nak(self, delay_s: float = 0.0) -> None:  # noqa: ARG002 -- as a delivery
+    async def nak(self, delay_s: float = 0.0) -> None:
         self.settled.append("nak")
 
     async def progress(self) -> None:
