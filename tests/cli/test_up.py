@@ -156,3 +156,23 @@ async def test_the_pause_before_a_program_starts_again_grows() -> None:
     assert pauses == [f"ended with 3; starts again in {pause} s" for pause in ("0.01", "0.02", "0.04")]
     assert said.count("bye") == 3
     assert max(map(len, said)) == 4_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "sentence"),
+    [
+        ("", ("--port", "-5"), "--port"),
+        ("", ("--stream-mb", "999999999"), "--stream-mb"),
+        ("", ("--project", "a b"), "--project: the name of a project that uses a bus must be"),
+        ('[services."a b"]\nvia = "bus"\ntools = ["echo"]\n', (), "services.a b: the name of a service"),
+    ],
+)
+def test_what_no_process_could_run_with_is_refused_at_the_start(
+    tmp_path: Path, settings: str, words: tuple[str, ...], sentence: str
+) -> None:
+    stage = Stage(tmp_path)
+    stage.settings(settings)
+    ran = stage.run("up", *words)
+
+    assert ran.code == 2, ran.err
+    assert sentence in ran.err

@@ -11,6 +11,7 @@ import pytest
 from tests.bus.servers import NatsServer
 from tests.cli.stage import LIMIT_S, Stage, scripted
 
+AWAY = '[bus]\nkind = "nats"\nurl = ["nats://127.0.0.1:1"]\n'
 GARDEN = '''
 import os, time
 from pathlib import Path
@@ -84,6 +85,22 @@ def test_calls_of_a_command_and_of_a_model_run_in_workers_behind_the_broker(shed
     assert [json.loads(answer)["process"] for answer in answers] == [worker.pid, worker.pid]
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(LIMIT_S) == 0
+
+
+def test_a_call_of_a_built_in_tool_runs_here_beside_built_in_tools_behind_the_broker(stage: Stage) -> None:
+    stage.settings(f'[services.shed]\nvia = "bus"\ntools = ["echo"]\n{AWAY}')
+    ran = stage.run("call", "calculator", "expression=1+1")
+
+    assert (ran.code, '"result":2' in ran.out) == (0, True), ran.err
+
+
+@pytest.mark.parametrize("words", [("worker", "shed"), ("run",), ("run", "--once")])
+def test_a_project_that_no_subject_can_name_is_refused(stage: Stage, words: tuple[str, ...]) -> None:
+    stage.settings(f'[services.shed]\nvia = "bus"\ntools = ["echo"]\n{AWAY}')
+    ran = stage.run(*words, "--project", "a b")
+
+    assert ran.code == 2
+    assert "--project: the name of a project that uses a bus must be" in ran.err
 
 
 def test_a_worker_that_is_killed_over_an_unsafe_call_leaves_its_outcome_unknown(shed: Stage) -> None:

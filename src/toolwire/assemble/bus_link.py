@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from toolwire.assemble.buses import nats_servers, open_bus
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.services import require_name_for_bus
 from toolwire.bus.contract import Bus
 from toolwire.errors import BusError
 from toolwire.fleet.dispatcher import Report
@@ -55,7 +56,11 @@ class BusLink:
     def start(
         self, wake: Callable[[], None] | None = None, tell: Callable[[Progress], None] | None = None
     ) -> None:  # fmt: skip
-        """Connect. From then on `wake` is called when a turn of the project may go on, `tell` when a call comes on."""
+        """Connect. From then on `wake` is called when a turn of the project may go on, `tell` when a call comes on.
+
+        Raises SettingsError where no message can be for the project.
+        """
+        require_name_for_bus(self._project)
         self._wake, self._tell = wake, tell
         self._connect()
 

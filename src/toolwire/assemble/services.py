@@ -50,6 +50,14 @@ def uses_bus(project: ProjectFolder) -> bool:
     return project.settings.bus.kind != "in-process"
 
 
+def require_name_for_bus(project: ProjectFolder) -> None:
+    """Raise SettingsError for a project whose name no subject can hold."""
+    try:
+        check_token(project.name, "the name of a project that uses a bus")
+    except BadSubject as wrong:
+        raise SettingsError(f"--project: {wrong}") from None
+
+
 def subject_of(name: str) -> str:
     """Where the calls for a service go over the bus. Raises SettingsError for a name that no subject can hold."""
     try:
@@ -62,6 +70,11 @@ def subject_of(name: str) -> str:
 def is_served(project: ProjectFolder, tool: str) -> bool:
     """Whether the settings say that a tool runs in a worker."""
     return any(tool in one.tools for one in project.settings.services.values())
+
+
+def sends_over_bus(project: ProjectFolder) -> bool:
+    """Whether calls of any tools of this process go to workers behind the bus."""
+    return any(one.via == "bus" for one in project.settings.services.values())
 
 
 def with_services(project: ProjectFolder, own: Toolbox) -> Toolbox:

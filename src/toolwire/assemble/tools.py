@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.services import is_served, uses_bus, with_services
+from toolwire.assemble.services import is_served, sends_over_bus, uses_bus, with_services
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolwireError
@@ -49,7 +49,7 @@ def toolbox_of(
     if project.settings.workspace.remote is not None:
         given = remote_workspace.on_remote(project.settings, given)
     is_alone = only in names and only not in chosen.exclude and (not chosen.include or only in chosen.include)
-    is_alone = is_alone and not is_served(project, only)
+    is_alone = is_alone and not is_served(project, only) and not sends_over_bus(project)
     own = every = _with_own_tools(project, make_tools([only] if is_alone else names, given))
     if project.settings.services and not is_worker:
         own = every = with_services(project, own)

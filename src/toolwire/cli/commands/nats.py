@@ -13,7 +13,7 @@ from toolwire.assemble.buses import check_nats
 from toolwire.assemble.project import ProjectFolder
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.options import AsJson, NoColor
+from toolwire.cli.resolve.options import MOST_STREAM_MB, AsJson, NoColor
 from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen
 from toolwire.errors import SettingsError
@@ -51,7 +51,10 @@ def config(
         typer.Option("--data", metavar="FOLDER", help="Where servers keep messages; else beside the files."),
     ] = None,
     stream_mb: Annotated[
-        int, typer.Option("--stream-mb", metavar="MB", help="Room for each of a project's two streams.", min=1)
+        int,
+        typer.Option(
+            "--stream-mb", metavar="MB", help="Room for each of a project's two streams.", min=1, max=MOST_STREAM_MB
+        ),
     ] = 256,
     no_tls: Annotated[bool, typer.Option("--no-tls", help="Without TLS; only for servers on this machine.")] = False,
     as_json: AsJson = False,

@@ -13,8 +13,9 @@ import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.services import require_name_for_bus, subject_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.options import Home, NoColor, Project
+from toolwire.cli.resolve.options import MOST_STREAM_MB, Home, NoColor, Project
 from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean
@@ -41,9 +42,14 @@ def up(
     ] = 1,
     serve: Annotated[bool, typer.Option("--serve", help="Start the gateway too, as [serve] says.")] = False,
     port: Annotated[
-        int, typer.Option("--port", metavar="PORT", help="Port of the broker; 0 takes a free one.", max=_HIGHEST_PORT)
+        int,
+        typer.Option(
+            "--port", metavar="PORT", help="Port of the broker; 0 takes a free one.", min=0, max=_HIGHEST_PORT
+        ),
     ] = 0,
-    stream_mb: Annotated[int, typer.Option("--stream-mb", metavar="MB", help="Room for each stream.", min=1)] = 64,
+    stream_mb: Annotated[
+        int, typer.Option("--stream-mb", metavar="MB", help="Room for each stream.", min=1, max=MOST_STREAM_MB)
+    ] = 64,
     project: Project = "default",
     home: Home = None,
     no_color: NoColor = False,
@@ -57,6 +63,9 @@ def up(
     place = current_project({"store.home": home}, project=project)
     if not place.settings.store.lasts:
         raise SettingsError("store.kind = memory is not shared by processes; choose sqlite or a server")
+    require_name_for_bus(place)
+    for service in _services(place):
+        subject_of(service)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     try:
         run_sync(_up(place, screen, port, stream_mb, home, workers, serve=serve))

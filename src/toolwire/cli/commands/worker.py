@@ -16,6 +16,7 @@ from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import (
     address_of,
+    require_name_for_bus,
     require_tools,
     safe_address,
     subject_of,
@@ -144,6 +145,7 @@ async def _serve(place: ProjectFolder, name: str, service: ServiceSettings, drai
 
 async def _serve_bus(place: ProjectFolder, name: str, service: ServiceSettings, at_once: int, drain_s: float) -> None:
     uses_bus(place)
+    require_name_for_bus(place)
     subject = TargetSubject.parse(subject_of(name)).filter.replace("*", place.name, 1)
     environment = {name: place.environ[name] for name in service.environment if name in place.environ}
     async with store_of(place) as store, AsyncExitStack() as closing:

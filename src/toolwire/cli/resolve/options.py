@@ -63,6 +63,9 @@ def _complete_profile(ctx: Any, incomplete: str) -> Any:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print exact JSON on standard output, and nothing else there.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours and no spinners.")]
+MOST_STREAM_MB = 1_000_000
+"""What `bus.stream_mb` takes at most."""
+
 MetricsPort = Annotated[
     int | None,
     typer.Option("--metrics-port", metavar="N", help="Give Prometheus metrics at this port; 0 takes a free one."),
