@@ -307,6 +307,21 @@ def test_certificates_that_are_there_stay_and_without_the_authority_no_new_one_i
     assert (folder / "ca.pem").read_bytes() == kept["ca.pem"]
 
 
+def test_a_certificate_for_another_host_is_not_given_to_a_server(tmp_path: Path) -> None:
+    stage, folder = Stage(tmp_path), tmp_path / "brk"
+    assert stage.run("nats", "config", "brk", "--node", "Nats1.example:4222").code == 0
+    assert stage.run("nats", "config", "brk", "--node", "nats1.example:4300").code == 0
+    refused = stage.run("nats", "config", "brk", "--node", "127.0.0.1:4222")
+    assert (refused.code, "nats.pem is for Nats1.example, not for 127.0.0.1; remove it" in refused.err) == (2, True)
+    (folder / "nats.pem").unlink()
+    (folder / "nats.key").unlink()
+    assert stage.run("nats", "config", "brk", "--node", "127.0.0.1:4222").code == 0
+    assert stage.run("nats", "config", "brk", "--node", "127.0.0.1:4222").code == 0
+    (folder / "nats.pem").write_bytes(b"")
+    refused = stage.run("nats", "config", "brk", "--node", "127.0.0.1:4222")
+    assert (refused.code, "nats.pem holds no certificate" in refused.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -317,6 +332,9 @@ def test_certificates_that_are_there_stay_and_without_the_authority_no_new_one_i
         (("--node", "a:1", "--node", "a:1", "--node", "b:1"), "the same address"),
         (("--node", "nats.example:4222", "--no-tls"), "only for servers on this machine"),
         (("--node", "127.0.0.1:99999"), "must be HOST:PORT"),
+        (("--node", "a b:4222"), "must be HOST:PORT"),
+        (("--node", "-a:4222"), "must be HOST:PORT"),
+        (("--node", "::1"), "must be HOST:PORT"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_written(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from toolwire.bus.certificates import Certificate, new_authority, sign_server
+from toolwire.bus.certificates import Certificate, certified_hosts, is_certified, new_authority, sign_server
 from toolwire.bus.nats_config import NatsCluster, NatsNode, server_config
 from toolwire.bus.nats_permissions import NatsRole, NatsUser
 from toolwire.bus.nkeys import UserKey
@@ -90,7 +90,22 @@ def _node(folder: Path, data: Path, name: str, host: str, port: int, *, tls: boo
         made = sign_server(_authority(folder, name), [host])
         _write(key, made.key, _PRIVATE)
         _write(cert, made.cert, _PUBLIC)
+    else:
+        _require_certified(cert, key, host)
     return NatsNode(name, host, port, store, str(cert), str(key), str(ca))
+
+
+def _require_certified(cert: Path, key: Path, host: str) -> None:
+    """Raise SettingsError where a certificate that is there is for other hosts: every client would refuse it."""
+    try:
+        hosts = certified_hosts(cert.read_bytes())
+    except ValueError:
+        raise SettingsError(f"{cert} holds no certificate; remove it and {key.name}, and new ones are made") from None
+    if not is_certified(host, hosts):
+        raise SettingsError(
+            f"{cert} is for {', '.join(hosts) or 'no host'}, not for {host}; "
+            f"remove it and {key.name}, and new ones are made, or give each --node its earlier place"
+        )
 
 
 def _authority(folder: Path, name: str) -> Certificate:

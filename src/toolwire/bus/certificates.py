@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -49,6 +50,25 @@ def sign_server(authority: Certificate, hosts: Iterable[str], now: datetime | No
     draft = draft.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
     return _pem(draft.add_extension(issuer, critical=False).sign(signing, hashes.SHA256()), key)
+
+
+def certified_hosts(cert: bytes) -> list[str]:
+    """The hosts that a certificate is for. Raises ValueError for what is no certificate."""
+    try:
+        names = x509.load_pem_x509_certificate(cert).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    found: list[object] = [*names.value.get_values_for_type(x509.DNSName)]
+    return [str(name) for name in (*found, *names.value.get_values_for_type(x509.IPAddress))]
+
+
+def is_certified(host: str, hosts: Iterable[str]) -> bool:
+    """Whether a certificate for these hosts is good for that one, as clients see it."""
+    name = host.strip("[]").lower()
+    with suppress(ValueError):
+        name = str(ipaddress.ip_address(name))
+    rest = name.partition(".")[2]
+    return any(each.lower() in {name, f"*.{rest}"} for each in hosts)
 
 
 def _draft(

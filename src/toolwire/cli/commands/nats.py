@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,7 @@ else:
 
 DEFAULT_PORT = 4222
 _HIGHEST_PORT = 65_535 - 4_000  # the health port lies above
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
 nats = typer.Typer(**LOOK, cls=Group, help="Set up NATS servers for workers and runners, and check them.")
 
 
@@ -118,7 +120,7 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon:
         host, port = text, str(DEFAULT_PORT)
-    if not host or not port.isdecimal() or not 1 <= int(port) <= _HIGHEST_PORT or "/" in host or "@" in host:
+    if not host or not port.isdecimal() or not 1 <= int(port) <= _HIGHEST_PORT or not _HOST.fullmatch(host):
         raise SettingsError(f"--node {text[:80]!r} must be HOST:PORT, with a port of at most {_HIGHEST_PORT}")
     return host, int(port)
 
