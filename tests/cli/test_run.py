@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.painter import GRANTED, LESS, MODULE, TOOLS, waiting
-from tests.cli.stage import Stage, scripted
+from tests.cli.stage import LIMIT_S, Stage, scripted
 from toolwire.assemble.interaction import Unattended
 from toolwire.cli.entry.exits import Exit
 from toolwire.errors import ToolFailure
@@ -126,3 +126,13 @@ def test_a_turn_that_asks_an_expert_is_run_to_its_end_with_it(inside: Inside) ->
     assert "toolwire run" in asked.err
     assert "They are three." in ran.out
     assert [turn["state"] for turn in status.json["newest"]] == ["ended", "ended"]
+
+
+def test_a_runner_ends_by_a_signal_as_by_ctrl_c(stage: Stage) -> None:
+    runner = stage.start("run")
+    assert runner.stderr is not None
+    assert b"Waiting for turns" in runner.stderr.readline()
+    runner.terminate()
+
+    _, said = runner.communicate(timeout=LIMIT_S)
+    assert (runner.returncode, said.strip()) == (130, b"Interrupted.")

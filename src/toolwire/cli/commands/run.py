@@ -1,5 +1,6 @@
 """`toolwire run`: take up turns that can go on, as soon as what they wait for has come."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -83,9 +84,15 @@ def run(
         with redirect_stdout(out):
             _show(screen, ran, as_json=as_json)
 
+    signal.signal(signal.SIGTERM, _interrupt)
     with quiet_tools(as_json=as_json):
         run_sync(_run(place, {"store.home": home}, at_once, tell, once=once))
     return Exit.FAILED if failures else Exit.DONE
+
+
+def _interrupt(*_: object) -> None:
+    """SIGTERM ends it as Ctrl-C does, also where a shell has it ignore that."""
+    raise KeyboardInterrupt
 
 
 async def _run(
