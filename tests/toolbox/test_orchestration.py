@@ -164,6 +164,23 @@ async def test_tasks_that_have_not_ended_when_the_time_is_over_are_canceled(offi
     assert {state for _, state, _ in await office.hands()} == {"ended"}
 
 
+async def test_tasks_that_a_living_process_runs_when_the_time_is_over_count_as_late(office: Office) -> None:
+    with pytest.raises(Suspended) as waiting:
+        await office.boss(JOIN).ask("Do all")
+    [one] = [turn for turn in await office.store.turns() if turn.question == "one"]
+    running = await office.store.resume(one.id)  # as a runner does that is not done with it
+    office.clock.advance(901)
+    await office.boss("All are late.").resume(waiting.value.turn_id)
+
+    [result] = await results(office.store, waiting.value.turn_id)
+    assert result.ok, result.error
+    assert [one["status"] for one in result.structured["results"]] == ["timeout"] * 3
+    assert {question: state for question, state, _ in await office.hands()} == {
+        "one": "running", "two": "ended", "three": "ended",
+    }  # fmt: skip
+    await office.store.release(running.opening)
+
+
 async def test_with_fail_fast_one_failure_cancels_the_other_tasks(office: Office) -> None:
     tasks = [{"target_strategy": "new", "target_ref": "hand", "instruction": text} for text in ("one", "two")]
     with pytest.raises(Suspended) as waiting:

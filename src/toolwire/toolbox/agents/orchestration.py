@@ -7,10 +7,11 @@ own turn. Free of any transport: a tool here and a command of the protocol do th
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from toolwire.errors import NotFound, Suspended, ToolFailure
+from toolwire.errors import Fenced, NotFound, Suspended, ToolFailure
 from toolwire.hub.canceling import cancel_turn
 from toolwire.protocol.chat import Reply, UserMessage
 from toolwire.protocol.context import Context
@@ -94,7 +95,8 @@ async def join(
     """What came of several tasks, each a turn of its own. Raises `Suspended` while some have not ended.
 
     How long the caller waits follows from its tasks: until the last has ended, or the time for all of them is over.
-    Then, and with `fail_fast` as soon as one has failed, those that have not ended are canceled.
+    Then, and with `fail_fast` as soon as one has failed, those that have not ended are canceled; one that a living
+    process runs at that moment cannot be, and goes on without being waited for.
     """
     if len(orders) > MOST_TASKS:
         raise ToolFailure(f"at most {MOST_TASKS} tasks can be joined, not {len(orders)}", code=Code.INVALID_PARAMS)
@@ -111,7 +113,9 @@ async def join(
         first, *others = still
         raise Suspended(first, (*map(ForTurn, others), Until(until, "the time for all tasks")))
     for turn_id in still:
-        await cancel_turn(store, turn_id, now, "The time for all tasks is over." if now >= until else "Another failed.")
+        with suppress(Fenced):
+            why = "The time for all tasks is over." if now >= until else "Another failed."
+            await cancel_turn(store, turn_id, now, why)
     return [_joined(context, one, kept[one.turn_id], late=now >= until) for one in begun]
 
 
@@ -200,7 +204,7 @@ def _joined(context: Context, one: Delegated, kept: KeptTurn, *, late: bool) -> 
     ending = kept.ending
     if ending is None:
         status = Status.TIMEOUT if late else Status.CANCELED
-        return Joined(one, status, "", "its time was over" if late else "another task failed, so it was canceled")
+        return Joined(one, status, "", "its time was over" if late else "another task failed, so it was not waited for")
     _read(context, one, kept)
     failed = ending.status in (Status.FAILED, Status.CANCELED)
     return Joined(one, ending.status, "" if failed else ending.answer, ending.answer if failed else "")
