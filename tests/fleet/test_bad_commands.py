@@ -9,7 +9,9 @@ import pytest
 from tests.fleet.conftest import Fleet
 from tests.fleet.test_calls import command
 from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import CallCard
 from toolwire.protocol.values import changed
 from toolwire.testing import call
 
@@ -82,6 +84,22 @@ async def test_a_command_that_breaks_a_rule_is_a_result_that_says_so(fleet: Flee
     assert result.error is not None
     assert (result.error.code, fleet.noted) == (Code.INVALID_PARAMS, [])
     assert "command_refused" in await fleet.events(store, turn_id)
+
+
+async def test_a_command_that_breaks_a_rule_ends_no_call_that_was_not_sent_to_workers(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    local = CallCard("card-1", "turn-1", 1, ToolCall("note", {}, "call-1"), "0" * 64, project=fleet.project)
+    await store.open(local, [])  # it waits for approval, or runs where its turn does
+    await fleet.worker([note])
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    right = await command(fleet, store, turn_id)
+    names = says(agent_turn_id="turn-1", tool_call_id="call-1", turn_epoch=1, tool_call_card_id=None)
+    await fleet.bus.publish(names(right))
+    await fleet.bus.publish(right)
+    await fleet.result(store, turn_id)
+
+    [kept] = await store.calls(turn_id="turn-1", project=fleet.project)
+    assert (kept.attempt, kept.result, fleet.noted) == (0, None, ["milk"])
 
 
 @pytest.mark.feature("F128")

@@ -318,9 +318,9 @@ class ToolWorker:
         if not (isinstance(project, str) and isinstance(turn_id, str) and isinstance(epoch, int)):
             _log.warning("a command is refused: %s", why)
             return
-        cards = await self._store.calls(turn_id=turn_id, limit=1_000, project=project)
-        card = next((one for one in cards if one.call.id == call_id), None)
-        if card is None:
+        try:
+            _, card = await self._store.dispatched_call(turn_id, str(call_id), project=project)
+        except NotFound:  # a call that was never sent to workers is none of their business
             _log.warning("a command is refused: %s", why)
             return
         await self._audit(card, "command_refused", refusal.violations)

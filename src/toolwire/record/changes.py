@@ -354,8 +354,10 @@ def _forget_starts(tx: Transaction, key: TurnKey, begun: Collection[bytes] | Non
     """Calls without a result that were written down as started, and that had not begun, have not been started."""
     if begun is None:
         return
-    for card in ledger.not_begun(_unfinished(tx, key), lambda card: _has_note(card, begun)):
+    cards = ledger.not_begun(_unfinished(tx, key), lambda card: _has_note(card, begun))
+    for card in cards:
         tx.connection.execute(_NOT_STARTED, call_key(card))
+    if cards:
         tx.known.forget_calls({key})
 
 

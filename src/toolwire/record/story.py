@@ -69,9 +69,10 @@ def _tell(
 ) -> Iterator[Message]:
     for message in said:
         calls = message.calls if isinstance(message, Reply) else ()
-        if detached:
-            results = {**results, **{call.id: receipt(call) for call in calls if call.id in detached}}
-        answers = tuple(results[call.id] for call in calls if call.id in results)
+        told = {call.id: receipt(call) for call in calls if call.id in detached} if detached else {}
+        answers = tuple(
+            told.get(call.id) or results[call.id] for call in calls if call.id in told or call.id in results
+        )  # fmt: skip
         complete = len(answers) == len(calls)
         if complete or keep_open:
             yield message
