@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -70,15 +70,32 @@ class PostgresServer:
     def kill(self) -> None:
         """As a power cut of its machine: no process of it lives on."""
         assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)  # so that it starts none meanwhile
+        children = [pid for pid, parent in _parents() if parent == self._process.pid]
+        for pid in children:  # they would go on serving for a moment after the death of their parent
+            os.kill(pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
         self._process = None
+        until = time.monotonic() + _PATIENCE_S
+        while {pid for pid, _ in _parents()}.intersection(children):
+            assert time.monotonic() < until, "processes of the server live on"
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)  # at once: nothing in it is needed any more
             self._process.wait()
             self._process = None
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """All living processes, each with its parent."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                state, parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+                if state != "Z":
+                    yield int(folder.name), int(parent)
 
 
 _shared: list[PostgresServer] = []
