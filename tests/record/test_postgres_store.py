@@ -4,7 +4,7 @@ import asyncio
 import socket
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -17,6 +17,7 @@ from toolwire.record import schema as tables
 from toolwire.record.pg_connection import PgConnection, address_of
 from toolwire.record.pg_dialect import translated
 from toolwire.record.postgres import PostgresStore
+from toolwire.record.transaction import ADD_CHARGE, StaleCache
 
 from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, success
@@ -141,6 +142,23 @@ async def test_a_result_that_another_machine_kept_first_wins_over_what_was_known
         assert await here.open(a_card(call, turn), []) == (await there.calls())[0]
         assert [row.event for row in await here.audit_log()] == ["allowed", "finished", "late_result"]
         assert (await here.audit_chain()).broken_at is None
+
+
+async def test_rows_that_the_server_did_not_add_are_not_taken_for_kept(postgres: PostgresServer, tmp_path: Path) -> None:
+    schema = new_schema()
+    async with opened(postgres.url, tmp_path, schema):
+
+        def write() -> None:
+            with closing(PgConnection(postgres.url, schema=schema)) as mine:
+                mine.execute("BEGIN IMMEDIATE")
+                mine.execute("PRAGMA data_version")
+                mine.executemany(ADD_CHARGE, [("default", "turn-1", 1)])
+                with closing(PgConnection(postgres.url, schema=schema)) as other:
+                    other.execute("SELECT nextval('commits')")  # as a restored dump or an administrator may do
+                with pytest.raises(StaleCache):
+                    mine.execute("COMMIT")
+
+        await asyncio.to_thread(write)
 
 
 async def test_the_rows_of_a_call_take_one_way_to_the_server(postgres: PostgresServer, tmp_path: Path) -> None:

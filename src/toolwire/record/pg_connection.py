@@ -193,13 +193,15 @@ class PgConnection:
             raise sqlite3.OperationalError("cannot commit - no transaction is active")
         if self._waiting:
             own, last = self._run(self._added(self._last)), "COMMIT"
+            if own is None:  # the commits were counted by another program, and the rows were not added
+                raise self._stale()
         else:  # under the lock no other connection counts
             own, last = self._last + 1 if self._last >= 0 else -1, _COMMIT
         status = self._run(self._connection.execute(last))
         self._last = -1
         if status != "COMMIT":
             raise sqlite3.OperationalError("the transaction was rolled back")
-        self._own = -1 if own is None else own
+        self._own = own
         return Cursor()
 
     def _written_at_once(self) -> Cursor:
