@@ -10,7 +10,7 @@ from functools import partial
 from toolwire.assemble.buses import open_bus
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.registry import registry_of
-from toolwire.errors import BusError
+from toolwire.errors import BusError, SettingsError
 from toolwire.fleet.reports import ReportReceiver
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Tool
@@ -43,7 +43,7 @@ async def _receive(project: ProjectFolder, store: Store, of_projects: list[str])
                         bus,
                         durable=f"reports-{name}",
                         project=name,
-                        find_tool=partial(_find_tool, project, store),
+                        find_tool=partial(find_tool, project, store),
                     )
                     tasks.create_task(receiver.run(), name=f"toolwire-reports-{name}")
         except BusError as error:
@@ -55,8 +55,12 @@ async def _receive(project: ProjectFolder, store: Store, of_projects: list[str])
         await asyncio.sleep(RETRY_S)
 
 
-async def _find_tool(project: ProjectFolder, store: Store, name: str, card: CallCard) -> Tool | None:
+async def find_tool(project: ProjectFolder, store: Store, name: str, card: CallCard) -> Tool | None:
     """The registered tool that a card is about: of the store, or of a file that the settings of this project name."""
-    found = await registry_of(replace(project, name=name), of_project(store, name))
+    try:
+        found = await registry_of(replace(project, name=name), of_project(store, name))
+    except SettingsError as wrong:  # what is wrong about some row must not cost the results of all the others
+        _log.warning("the registered tools of project %s cannot be read: %s", name, wrong)
+        return None
     sought = (card.call.name, card.tool_version)
     return next((one.tool for one in found.rows if (one.tool.name, one.tool.version) == sought), None)
