@@ -17,7 +17,9 @@ async def test_a_registry_that_contradicts_itself_costs_no_result(tmp_path: Path
     folder, store = tmp_path / "shop", MemoryStore()
     folder.mkdir()
     (folder / "tools.json").write_text(json.dumps([{**ROW, "description": "Searches elsewhere."}]))
-    (folder / "toolwire.toml").write_text('[bus]\nkind = "nats"\nurl = ["nats://127.0.0.1:1"]\n[registry]\nfiles = []\n')
+    (folder / "toolwire.toml").write_text(
+        '[bus]\nkind = "nats"\nurl = ["nats://127.0.0.1:1"]\n[registry]\nfiles = []\n'
+    )
     place = ProjectFolder(folder, {}, load(folder, {"TOOLWIRE_TRUST": str(folder)}))
     row = read_row(ROW, "the row", project=place.name)
     await store.register_tools([row.row])

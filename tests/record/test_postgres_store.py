@@ -144,7 +144,9 @@ async def test_a_result_that_another_machine_kept_first_wins_over_what_was_known
         assert (await here.audit_chain()).broken_at is None
 
 
-async def test_rows_that_the_server_did_not_add_are_not_taken_for_kept(postgres: PostgresServer, tmp_path: Path) -> None:
+async def test_rows_that_the_server_did_not_add_are_not_taken_for_kept(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
     schema = new_schema()
     async with opened(postgres.url, tmp_path, schema):
 
