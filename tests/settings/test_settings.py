@@ -260,6 +260,8 @@ def test_an_unknown_variable_is_refused_in_the_spelling_of_variables(project: Pa
         ("model = 2024-01-01", ["provider:model"]),
         ('[tools]\nmodules = ["os; evil"]', ["package.module:object"]),
         ('[profiles.x]\nprovider = "ollama"', ["profiles.x.model is missing", "line 2"]),
+        ('[bus_services.x]\ntools = ["a"]', ["bus_services.x.token_env is missing", "line 2)"]),
+        ('[telemetry]\nendpoint = "http://u:p@h"', ["telemetry.endpoint", "OTEL_EXPORTER_OTLP_HEADERS"]),
         ('profile = "x"', ["no such profile", "none is defined"]),
         ('[profiles.x]\nprovider = "a"\nmodel = "b"\nurl = "ftp://x"', ["profiles.x.url", "line 4", "http://"]),
         ('[profiles.x.tools]\ncall_parser = "magic"', ["profiles.x.tools.call_parser", "auto, openai"]),

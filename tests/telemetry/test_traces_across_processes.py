@@ -162,6 +162,20 @@ def test_a_collector_that_is_down_is_told_once_and_fails_nothing(stage: Stage) -
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("OTEL_BSP_MAX_QUEUE_SIZE", "0"), ("OTEL_BSP_MAX_QUEUE_SIZE", "10"), ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "x")],
+)
+def test_a_variable_that_opentelemetry_refuses_costs_traces_and_fails_only_settings_that_ask_for_them(
+    stage: Stage, name: str, value: str
+) -> None:
+    words, variables = ("call", "measure", "room=kitchen"), {name: value}
+    ran = stage.run(*words, OTEL_TRACES_EXPORTER="console", **variables)
+    assert (ran.code, "an OTEL_* variable cannot be used" in ran.err) == (0, True), ran.err
+    asked = stage.run(*words, TOOLWIRE_TELEMETRY__EXPORTER="console", **variables)
+    assert (asked.code, "an OTEL_* variable cannot be used" in asked.err) == (2, True), asked.err
+
+
 def test_spans_can_be_written_to_the_terminal(stage: Stage) -> None:
     ran = stage.run("call", "calculator", "expression=6*7", "--json", TOOLWIRE_TELEMETRY__EXPORTER="console")
     assert ran.json["structured"]["result"] == 42

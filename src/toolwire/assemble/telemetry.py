@@ -130,12 +130,17 @@ def tracer_of(project: ProjectFolder) -> "TurnTracer | None":
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _NEEDS:
             raise
-        advice = f"traces need an extra: pip install 'toolwire[telemetry]' ({missing})"
-        if chosen.exporter is not None or chosen.endpoint is not None:
-            raise SettingsError(advice) from None
-        _log.warning("OTEL_* variables ask for traces, and %s", advice)  # they may be meant for other programs
-        return None
+        return _without_traces(chosen, f"traces need an extra: pip install 'toolwire[telemetry]' ({missing})")
+    except ValueError as wrong:
+        return _without_traces(chosen, f"an OTEL_* variable cannot be used: {wrong}")
     return _opened.setdefault(key, tracer)
+
+
+def _without_traces(chosen: TelemetrySettings, why: str) -> None:
+    """Say why there are no traces. Raises SettingsError where the settings ask for them."""
+    if chosen.exporter is not None or chosen.endpoint is not None:
+        raise SettingsError(why)
+    _log.warning("OTEL_* variables ask for traces, and %s", why)  # they may be meant for other programs
 
 
 def observed_executor(project: ProjectFolder, tools: Iterable[Tool]) -> Executor | None:

@@ -306,7 +306,8 @@ def _sentence(fault: InvalidValue, entries: list[SettingEntry]) -> str:
     key = ".".join(fault.path)
     if fault.kind == "missing":
         origin = _any_origin(fault.path[:-1], entries)
-        return f"{key} is missing ({origin}): a profile needs a provider and a model"
+        needs = ": a profile needs a provider and a model" if fault.path[0] == "profiles" else ""
+        return f"{key} is missing ({origin}){needs}"
     origin = _any_origin(fault.path, entries)
     if fault.kind == "error":  # such a value may hold a secret, so it is not repeated
         return f"{origin.names(key)} {fault.error}"

@@ -83,6 +83,12 @@ class Origin(NamedTuple):
 BUILT_IN = Origin(Layer.BUILT_IN, "built-in default")
 
 
+def _collector_url(url: str | None) -> str | None:
+    if url is not None and "@" in urlsplit(url).netloc:
+        raise ValueError("must not contain a user name or password; set OTEL_EXPORTER_OTLP_HEADERS instead")
+    return _plain_url(url)
+
+
 def _plain_url(url: str | None) -> str | None:
     if url is None:
         return None
@@ -646,7 +652,7 @@ class TelemetrySettings(Section):
         description="Where traces go: otlp sends them to a collector, console writes them to the terminal (stderr). "
         "Unset, they are sent where an endpoint is set here or by OTEL_EXPORTER_OTLP_ENDPOINT.",
     )
-    endpoint: Annotated[str | None, AfterValidator(_plain_url)] = Field(
+    endpoint: Annotated[str | None, AfterValidator(_collector_url)] = Field(
         default=None, description="Address of the collector, such as http://127.0.0.1:4318."
     )
     protocol: Literal["http/protobuf"] = Field(default="http/protobuf", description="What the collector is sent.")
