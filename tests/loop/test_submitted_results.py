@@ -128,6 +128,15 @@ async def test_a_model_that_never_submits_on_the_last_step_ends_the_turn_as_fail
     assert len(model.requests) == MOST_REMINDERS + 1
 
 
+@pytest.mark.parametrize("says", ["", " "])
+async def test_a_model_that_says_nothing_for_ever_does_not_keep_its_turn_running(store: Store, says: str) -> None:
+    model = ScriptedModel(*[says] * 100)
+    answer = await Agent(model, [], store=store, result_schema=PRICE).ask("What is the price?")
+
+    assert answer.reason is EndReason.MUST_END_WITH
+    assert len(model.requests) < 20
+
+
 async def test_a_turn_that_must_end_with_some_tool_ends_with_its_result_and_with_no_other(store: Store) -> None:
     @tool
     def book(seat: int) -> dict[str, int]:

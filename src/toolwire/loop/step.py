@@ -139,7 +139,7 @@ def replied(turn: Turn, reply: Reply) -> Turn:
     messages = (*turn.messages, reply)
     if reply.calls:
         return _after_calls(turn, usage, iterations, messages, reply.calls)
-    if complaint := _unreadable(reply):
+    if turn.closing is None and (complaint := _unreadable(reply)):
         messages = (*messages, Note(complaint))
         failures = turn.failures + 1
         return changed(turn, usage=usage, iterations=iterations, messages=messages, failures=failures)
