@@ -7,10 +7,12 @@ import pytest
 
 from tests.fleet.conftest import Fleet
 from toolwire import Context, tool
+from toolwire.bus.in_process import InProcessBus
 from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.fleet.parcels import command_message, read_parcel
 from toolwire.fleet.progress import Progress, hear_progress, read_progress
 from toolwire.fleet.relay import Relay
+from toolwire.fleet.worker import ToolWorker
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.events import CallProgress
 from toolwire.protocol.outcomes import Code
@@ -178,6 +180,49 @@ async def test_a_worker_that_stops_finishes_what_it_has_and_takes_no_more(fleet:
     assert (await fleet.card(store, second)).attempt == 0
     await fleet.worker([note])
     assert (await fleet.result(store, second)).attempt == 1
+
+
+class HastyBus(InProcessBus):
+    """A bus that takes a command back before its worker says that it is at work."""
+
+    def subscribe(self, pattern: str, **more: Any) -> Any:
+        return super().subscribe(pattern, **{**more, "ack_wait_s": 0.01})
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_worker_that_stops_finishes_a_call_whose_command_the_broker_took_back(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "toolwire.fleet.worker")
+    store, begun, may_end = await fleet.store(), asyncio.Event(), asyncio.Event()
+
+    @tool(tier=Tier.WALK)
+    async def note(words: str) -> str:
+        """Write words down."""
+        begun.set()
+        await may_end.wait()
+        return words
+
+    async def taken_back() -> bool:
+        return "a command is dropped" in caplog.text
+
+    async with HastyBus() as fleet.bus:
+        worker = ToolWorker(
+            store, fleet.bus, [note], f"cg.v1r4.{fleet.project}.*.cmd.tool.notes", durable="hasty", renew_s=60
+        )  # fmt: skip
+        running = fleet.spawn(worker.run(drain_s=30))
+        await worker.ready.wait()
+        turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+        await fleet.bus.publish(await command(fleet, store, turn_id))
+        await begun.wait()
+        await fleet.until(taken_back)
+        worker.stop()
+        for _ in range(100):  # a worker that does not wait for it has ended by then
+            await asyncio.sleep(0)
+        may_end.set()
+
+        assert await running == 0
+        assert await code_of(fleet, store, turn_id) == ""
 
 
 async def test_a_store_that_was_restored_shuts_out_what_ran_after_its_backup(fleet: Fleet) -> None:

@@ -112,7 +112,11 @@ class ToolWorker:
                 await asyncio.wait((taking, stopping), return_when=asyncio.FIRST_COMPLETED)
                 if taking.done():
                     taking.result()
+                end = asyncio.get_running_loop().time() + drain_s
                 await commands.drain(drain_s)
+                # A command that was not acknowledged in time is the broker's again; its call may still be at work here.
+                if tasks:
+                    await asyncio.wait(tasks, timeout=max(end - asyncio.get_running_loop().time(), 0.0))
             finally:
                 for task in (taking, stopping):
                     task.cancel()
