@@ -7,12 +7,14 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cli.stage import LIMIT_S, Stage
 from toolwire.assemble.supervisor import ChildProgram, Supervisor
+from toolwire.bus.nats_config import HEALTH_PORT_OFFSET
 
 SETTINGS = '[tools]\nmodules = ["shed:tools"]\n[services.shed]\nvia = "bus"\ntools = ["where"]\n'
 MODULE = '''
@@ -32,9 +34,9 @@ PID = re.compile(r"(\S.*?) +started(?: again)? \(pid (\d+)\)")
 class System:
     """What `toolwire up` runs, as far as it has said so."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, *words: str) -> None:
         self.stage = stage
-        self.process = stage.start("up", "--stream-mb", "8")
+        self.process = stage.start("up", "--stream-mb", "8", *words)
         self.environ: dict[str, str] = {}
         self.said: list[str] = []
 
@@ -58,23 +60,29 @@ class System:
         """The newest process of each name."""
         return {found[1][9:]: int(found[2]) for line in self.said if (found := PID.match(line))}
 
-    def where(self) -> str:
-        return self.stage.run("call", "where", stdin=None, **self.environ).out.strip()
+    def where(self, *words: str) -> str:
+        return self.stage.run("call", "where", *words, stdin=None, **self.environ).out.strip()
 
 
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[System]:
-    stage = Stage(tmp_path)
+    with started(tmp_path) as system:
+        yield system
+
+
+@contextmanager
+def started(folder: Path, *words: str) -> Iterator[System]:
+    stage = Stage(folder)
     stage.settings(SETTINGS)
     stage.module("shed", MODULE)
-    started = System(stage)
+    system = System(stage, *words)
     try:
-        started.read_until("Everything is started")
-        started.read_address()
-        yield started
+        system.read_until("Everything is started")
+        system.read_address()
+        yield system
     finally:
-        if started.process.poll() is None:
-            started.process.send_signal(signal.SIGTERM)
+        if system.process.poll() is None:
+            system.process.send_signal(signal.SIGTERM)
         stage.close()
 
 
@@ -107,6 +115,13 @@ def test_calls_run_in_a_worker_which_is_started_again_and_all_of_it_stops(system
     await_end(system.pids)
 
 
+def test_commands_in_another_terminal_find_the_state_folder_and_hear_of_the_project(tmp_path: Path) -> None:
+    with started(tmp_path, "--home", "elsewhere", "--project", "acme") as system:
+        assert "another terminal, with --project acme:" in system.said[-1]
+        assert system.where("--project", "acme") == f"process {system.pids['worker shed']}"
+    assert not (tmp_path / ".toolwire").exists()
+
+
 def test_nothing_outlives_a_system_that_is_killed(system: System) -> None:
     assert set(system.pids) == {"broker", "run", "worker shed"}
     system.process.kill()
@@ -118,13 +133,15 @@ def test_nothing_outlives_a_system_that_is_killed(system: System) -> None:
     [
         ('[store]\nkind = "memory"\n', (), "store.kind = memory is not shared"),
         ("", ("--port", "{taken}"), "choose another by --port"),
+        ("", ("--port", "{below}"), "choose another by --port"),
     ],
 )
 def test_what_cannot_work_is_said_at_once(tmp_path: Path, settings: str, words: tuple[str, ...], sentence: str) -> None:
     stage = Stage(tmp_path)
     stage.settings(settings)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ran = stage.run("up", *(word.format(taken=taken.getsockname()[1]) for word in words))
+        port = taken.getsockname()[1]
+        ran = stage.run("up", *(word.format(taken=port, below=port - HEALTH_PORT_OFFSET) for word in words))
     assert ran.code == 2
     assert sentence in ran.err
 

@@ -169,10 +169,10 @@ def test_a_collector_that_is_down_is_told_once_and_fails_nothing(stage: Stage) -
 def test_a_variable_that_opentelemetry_refuses_costs_traces_and_fails_only_settings_that_ask_for_them(
     stage: Stage, name: str, value: str
 ) -> None:
-    words, variables = ("call", "measure", "room=kitchen"), {name: value}
-    ran = stage.run(*words, OTEL_TRACES_EXPORTER="console", **variables)
+    words = ("call", "measure", "room=kitchen")
+    ran = stage.run(*words, stdin=b"", OTEL_TRACES_EXPORTER="console", **{name: value})
     assert (ran.code, "an OTEL_* variable cannot be used" in ran.err) == (0, True), ran.err
-    asked = stage.run(*words, TOOLWIRE_TELEMETRY__EXPORTER="console", **variables)
+    asked = stage.run(*words, stdin=b"", TOOLWIRE_TELEMETRY__EXPORTER="console", **{name: value})
     assert (asked.code, "an OTEL_* variable cannot be used" in asked.err) == (2, True), asked.err
 
 

@@ -15,6 +15,7 @@ from toolwire.assemble.nats_files import NatsFiles, NatsPlan, users_of, write_na
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.state_ownership import require_own
 from toolwire.assemble.supervisor import ChildProgram
+from toolwire.bus.nats_config import HEALTH_PORT_OFFSET
 from toolwire.bus.nats_permissions import NatsRole
 from toolwire.errors import BusUnavailable, SettingsError
 from toolwire.protocol.values import dataclass
@@ -133,21 +134,24 @@ async def _lock(folder: Path) -> int:
 
 
 def _require_free(port: int) -> int:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError as wrong:
-            raise SettingsError(f"port {port} cannot be used ({wrong.strerror}); choose another by --port") from None
+    """The port, if the server can listen there and where it tells its health. Raises SettingsError."""
+    for number in (port, port + HEALTH_PORT_OFFSET):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_HOST, number))
+            except OSError as wrong:
+                used = f"port {number} cannot be used ({wrong.strerror})"
+                raise SettingsError(f"{used}, and --port {port} needs it; choose another by --port") from None
     return port
 
 
 def _free_port() -> int:
-    """A port below which, and so many above which, others of the server fit."""
+    """A port that is free together with the other one of the server."""
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind((_HOST, 0))
             port: int = probe.getsockname()[1]
-        if port <= 61_000:
-            return port
+        with contextlib.suppress(SettingsError, OverflowError):  # the other one may be too high
+            return _require_free(port)
     raise SettingsError("no free port was found; give one by --port")

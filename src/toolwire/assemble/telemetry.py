@@ -130,13 +130,15 @@ def tracer_of(project: ProjectFolder) -> "TurnTracer | None":
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _NEEDS:
             raise
-        return _without_traces(chosen, f"traces need an extra: pip install 'toolwire[telemetry]' ({missing})")
+        _go_without_traces(chosen, f"traces need an extra: pip install 'toolwire[telemetry]' ({missing})")
     except ValueError as wrong:
-        return _without_traces(chosen, f"an OTEL_* variable cannot be used: {wrong}")
-    return _opened.setdefault(key, tracer)
+        _go_without_traces(chosen, f"an OTEL_* variable cannot be used: {wrong}")
+    else:
+        return _opened.setdefault(key, tracer)
+    return None
 
 
-def _without_traces(chosen: TelemetrySettings, why: str) -> None:
+def _go_without_traces(chosen: TelemetrySettings, why: str) -> None:
     """Say why there are no traces. Raises SettingsError where the settings ask for them."""
     if chosen.exporter is not None or chosen.endpoint is not None:
         raise SettingsError(why)

@@ -21,6 +21,7 @@ from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean
 from toolwire.errors import BusUnavailable, SettingsError
 from toolwire.lazy import lazy_module
+from toolwire.record.projects import DEFAULT
 
 if TYPE_CHECKING:
     from toolwire.assemble import embedded_nats, supervisor
@@ -119,9 +120,10 @@ async def _start(
         screen.tell(
             "No service has via = bus, so there is no worker. Add one to toolwire.toml: [services.NAME]", "yellow"
         )
-    own = broker.environ(nats_permissions.NatsRole.ORCHESTRATOR)
+    own = {**broker.environ(nats_permissions.NatsRole.ORCHESTRATOR), **_home(place, home)}
     said = " ".join(f"{name}={shlex.quote(value)}" for name, value in own.items() if value != "none")
-    screen.tell("Everything is started. Ctrl-C stops it. For commands in another terminal:", "green")
+    flags = "" if place.name == DEFAULT else f", with --project {place.name}"
+    screen.tell(f"Everything is started. Ctrl-C stops it. For commands in another terminal{flags}:", "green")
     screen.say(f"export {said}")
     sys.stdout.flush()
 
@@ -131,10 +133,10 @@ def _programs(
 ) -> Iterator["supervisor.ChildProgram"]:
     """What runs beside the broker: runner, workers, and the gateway where it is wanted."""
     roles = nats_permissions.NatsRole
-    shared = ["--project", place.name, *(["--home", home] if home else [])]
+    shared = ["--project", place.name]
 
     def program(name: str, role: "nats_permissions.NatsRole", *words: str) -> "supervisor.ChildProgram":
-        environ = {**os.environ, **broker.environ(role), "PYTHONUNBUFFERED": "1"}
+        environ = {**os.environ, **broker.environ(role), **_home(place, home), "PYTHONUNBUFFERED": "1"}
         by = signal.SIGINT if name == "run" else signal.SIGTERM  # a runner gives its turns back on Ctrl-C
         return supervisor.ChildProgram(name, [sys.executable, "-m", "toolwire", *words], environ, stops_by=by)
 
@@ -144,7 +146,12 @@ def _programs(
             name = f"worker {service}" + (f" {number}" if workers > 1 else "")
             yield program(name, roles.WORKER, "worker", service, *shared)
     if serve:
-        yield program("serve", roles.ORCHESTRATOR, "serve", "--project", place.name)
+        yield program("serve", roles.ORCHESTRATOR, "serve", *shared)
+
+
+def _home(place: ProjectFolder, home: str | None) -> dict[str, str]:
+    """The state folder of a flag as a variable, which every command takes."""
+    return {"TOOLWIRE_STORE__HOME": str(place.home)} if home else {}
 
 
 def _services(place: ProjectFolder) -> list[str]:
