@@ -142,3 +142,15 @@ async def deadline(fleet: Fleet, store: Store, turn_id: str) -> str:
     [card] = await store.calls(turn_id=turn_id, project=fleet.project)
     dispatch, card = await store.dispatched(card.record_id, project=fleet.project)
     return call_card(read_parcel(dispatch), dispatch, card).deadline
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_call_that_may_take_as_long_as_it_likes_is_run(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool(timeout_s=1e12)
+    await fleet.worker([note])
+    await fleet.relay()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+
+    result = (await fleet.result(store, turn_id)).result
+    assert result is not None
+    assert (result.ok, fleet.noted) == (True, ["milk"])

@@ -23,6 +23,8 @@ from toolwire.wire.utp.violations import Refusal
 NO_ORIGIN = CallOrigin()
 CHANNEL = "public"
 """The channel of calls whose turn names none."""
+_LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+"""No date is later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def call_card(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCallCar
 
 def _deadline(parcel: Parcel, dispatch: Dispatch) -> str:
     """When the call must have ended at the latest: begun just before it would be given up, with all its time."""
-    at = dispatch.expires_at + float(parcel.allowed["timeout_s"])
+    at = min(dispatch.expires_at + float(parcel.allowed["timeout_s"]), _LATEST)
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
