@@ -360,7 +360,17 @@ def test_a_turn_with_a_result_schema_ends_with_a_result_of_that_shape(inside: In
     assert status.json["newest"][0]["value"] == {"price": 3.5}
 
 
-@pytest.mark.parametrize("content", ["nothing", "[]", '{"type": "odd"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "nothing",
+        "",
+        "[]",
+        '{"type": "odd"}',
+        pytest.param('{"not":' * 100_000, id="deep"),
+        pytest.param(" " * 2**21, id="large"),
+    ],
+)
 def test_a_result_schema_that_is_none_is_refused(inside: Inside, tmp_path: Path, content: str) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text(content)

@@ -263,6 +263,8 @@ async def test_T177_a_service_sees_the_cards_of_its_own_project_and_tools_alone(
     for method, card_id, body, token, project, status in asked:
         answer = await shop.http(method, card_id, body, token=token, project=project)
         assert (answer.status_code, "tents" in answer.text) == (status, False), (method, card_id, token, answer.text)
+    said = {(await shop.http("GET", one, token=OTHER)).text for one in (card.record_id, "no-such-card")}
+    assert len(said) == 1, "what is there must look like what is not"
     wrong = await shop.http("PUT", "result-1", result, **{"x-card-digest": "0" * 64})
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "digest_mismatch")
 

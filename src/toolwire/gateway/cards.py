@@ -98,8 +98,11 @@ class CardRoutes:
     @asynccontextmanager
     async def _store(self, service: ServiceToken) -> AsyncIterator[ProjectStore]:
         with told_to_client("card"):
-            async with self._access.open_store() as store:
-                yield of_project(store, service.project)
+            try:
+                async with self._access.open_store() as store:
+                    yield of_project(store, service.project)
+            except NotFound:  # in the words for a card of others, so that asking does not tell which there are
+                raise _no_card() from None
 
 
 def _require_service(request: Request) -> ServiceToken:

@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
-from pathlib import Path
 from typing import Any
 
 from toolwire.agent import Agent, Answer
@@ -20,6 +19,7 @@ from toolwire.cli.resolve.resuming import (
     require_still_granted,
     resume_command,
 )
+from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import duration, one_line
 from toolwire.cli.views.prompts import Person
@@ -121,15 +121,22 @@ class Flags:
         return resume_command("ask", turn_id, flags)
 
 
+_LARGEST_SCHEMA = 1024 * 1024
+
+
 def _read_schema(path: str) -> str:
     """The JSON Schema in a file, as JSON. Raises SettingsError."""
     try:
-        schema = json.loads(Path(path).read_bytes())
+        schema = json.loads(read_bytes(path, _LARGEST_SCHEMA))
         if not isinstance(schema, dict):
             raise ValueError("a JSON Schema is an object")
         submitting.submit_result_tool(schema)
-    except (OSError, ValueError, DefinitionError) as wrong:
+    except RecursionError:
+        raise SettingsError(f"--result-schema {path} is nested too deeply") from None
+    except (ValueError, DefinitionError) as wrong:
         raise SettingsError(f"--result-schema {path}: {wrong}") from None
+    except SettingsError as wrong:
+        raise SettingsError(f"--result-schema: {wrong}") from None
     return json.dumps(schema, ensure_ascii=False)
 
 
