@@ -18,6 +18,8 @@ from toolwire.assemble.buses import nats_servers, open_bus
 from toolwire.assemble.project import ProjectFolder
 from toolwire.bus.contract import Bus
 from toolwire.bus.nats_connection import NatsServers, SecureClient
+from toolwire.bus.nats_jetstream import nats_bus
+from toolwire.errors import BusUnavailable
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import Subject
 from toolwire.settings import load
@@ -276,10 +278,21 @@ def test_a_check_says_what_is_there_and_why_not(configured: ConfiguredServer, tm
     assert found["tls"] is True
     assert found["version"].startswith("2.")
     assert found["cg_cmd_v1r4"].endswith("1 replicas")
+    assert stage.run("nats", "check").err == ""
     stage.settings(configured.user("acme", "worker")["settings"].replace("tls://127.0.0.1", "tls://localhost"))
     refused = stage.run("nats", "check")
     assert refused.code == 1
     assert "certificate is not accepted" in refused.err
+
+
+async def test_what_a_user_may_not_do_is_said_to_be_denied(configured: ConfiguredServer) -> None:
+    servers = nats_servers(configured.place("acme", "service"))
+    async with nats_bus(servers, confirm_s=1.0) as bus:
+        with pytest.raises(BusUnavailable, match="this user may not do that: permissions violation for publish"):
+            await bus.publish(COMMAND)
+        with pytest.raises(BusUnavailable, match="this user may not do that"):
+            async with bus.subscribe(TOOLS, durable="worker-acme-shed"):
+                pass
 
 
 def test_keys_are_kept_and_only_their_owner_can_read_them(tmp_path: Path) -> None:

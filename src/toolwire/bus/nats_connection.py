@@ -4,6 +4,7 @@ The client library sends its password to a server that offers no TLS even where 
 is refused here. It also needs another library for nkeys; what signs them here is the one that signs the audit log.
 """
 
+import logging
 import re
 import socket
 import ssl
@@ -19,6 +20,10 @@ from toolwire.protocol.values import dataclass
 
 _IN_INBOX = re.compile(r"[A-Za-z0-9_-]+")
 _PREFIX = "nats: "
+_TLS_NOISE = "eof_received() has no effect"
+
+# Said by asyncio whenever a connection with TLS ends that the client library has made; nothing is wrong then.
+logging.getLogger("asyncio").addFilter(lambda record: _TLS_NOISE not in record.getMessage())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,11 @@ HOPELESS = (AuthorizationError, TlsMissing, ssl.SSLError, ssl.CertificateError)
 
 def is_hopeless(error: BaseException) -> bool:
     return isinstance(error, HOPELESS) or _REFUSED in str(error).lower()
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether a server says that this user may not do something. It does not answer the request itself then."""
+    return "permissions violation" in str(error).lower()
 
 
 def reason_of(error: BaseException) -> str:

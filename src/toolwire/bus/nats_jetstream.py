@@ -31,7 +31,7 @@ from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavaila
 
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, MOST_UNHEARD, BusHealth, size_of
 from toolwire.bus.in_flight import InFlight, OpenDelivery
-from toolwire.bus.nats_connection import NatsServers, SecureClient, is_hopeless, reason_of
+from toolwire.bus.nats_connection import NatsServers, SecureClient, is_denied, is_hopeless, reason_of
 from toolwire.bus.nats_pull import NatsPull
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
@@ -145,7 +145,7 @@ class NatsBus:
         self._name = name
         self._confirm_s = confirm_s
         self._client, self._js = self._new_client()
-        self._last_error = ""
+        self._last_error = self._denied = ""
         self._gives_up = False
         self._hopeless = 0
         self._earlier_reconnects = 0
@@ -207,7 +207,8 @@ class NatsBus:
         except MaxPayloadError:
             raise MessageTooLarge(f"a message has {size} bytes, and the broker takes fewer") from None
         except (NatsError, OSError, TimeoutError) as error:
-            raise BusUnavailable(f"the broker did not confirm a message ({reason_of(error)})") from None
+            raise BusUnavailable(f"the broker did not confirm a message ({self.why(error)})") from None
+        self._denied = ""
         return not kept.duplicate
 
     async def _send(self, message: BusMessage, headers: dict[str, str]) -> Any:
@@ -270,6 +271,10 @@ class NatsBus:
         url = self._client.connected_url
         version = str(self._client.connected_server_version).strip("<>").rpartition(" v")[2]
         return BrokerState(url.netloc if url else "", version, self._client.uses_tls, streams)
+
+    def why(self, error: BaseException) -> str:
+        """What went wrong, in plain words. A request that was denied has no answer, and looks like a slow one."""
+        return self._denied if self._denied and isinstance(error, TimeoutError) else reason_of(error)
 
     async def close(self) -> None:
         self._is_closing = True
@@ -334,6 +339,8 @@ class NatsBus:
     async def _note(self, error: Exception) -> None:
         """Remember what is wrong. Raises it where the first connection is made and every server has refused it."""
         self._last_error = reason_of(error)
+        if is_denied(error):
+            self._denied = f"this user may not do that: {self._last_error}"
         if self._gives_up and is_hopeless(error):
             self._hopeless += 1
             if self._hopeless >= len(self._servers.urls):
@@ -371,7 +378,7 @@ class _NatsSubscription:
             except (NatsError, OSError, TimeoutError) as error:
                 is_moment = isinstance(error, (ServiceUnavailableError, NoRespondersError, NatsTimeoutError))
                 if not is_moment or asyncio.get_running_loop().time() >= end:
-                    raise BusUnavailable(f"the broker did not answer a subscriber ({reason_of(error)})") from None
+                    raise BusUnavailable(f"the broker did not answer a subscriber ({self._bus.why(error)})") from None
                 await asyncio.sleep(_RETRY_S)
 
     def __aiter__(self) -> "_NatsSubscription":

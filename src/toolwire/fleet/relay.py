@@ -58,6 +58,7 @@ class Relay:
         self._pause = pause
         self._clock = clock
         self._waiting: deque[tuple[Dispatch, CallCard]] = deque(maxlen=MOST_WAITING)
+        self._last_error = ""
         self._woken = asyncio.Event()
 
     def send_soon(self, dispatch: Dispatch, card: CallCard) -> None:
@@ -101,14 +102,14 @@ class Relay:
             sent = await asyncio.gather(*(self._is_sent(*one) for one in some))
             if lost := [one for one, is_sent in zip(some, sent, strict=True) if not is_sent]:
                 self._waiting.extendleft(reversed(lost))
-                _log.warning("%d commands wait for the broker", len(self._waiting))
+                _log.warning("commands that wait for the broker: %d; %s", len(self._waiting), self._last_error)
                 return
 
     async def _is_sent(self, dispatch: Dispatch, card: CallCard) -> bool:
         try:
             await self._send(dispatch, card)
         except BusUnavailable as error:
-            _log.info("a command was not sent: %s", error)
+            self._last_error = str(error)
             return False
         except BusError as error:  # the broker will never take it, and the others must be sent all the same
             _log.error("call %s cannot be sent: %s", card.record_id, error)
