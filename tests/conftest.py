@@ -60,8 +60,8 @@ def _sweep(folder: Path) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers for two cores, since tests wait a quarter of their time: for boxes, browsers, processes."""
-    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
+    """Two workers for each core, since tests wait a good part of their time: for boxes, servers, processes."""
+    return max(2, len(os.sched_getaffinity(0)) * 2)
 
 
 def pytest_collection() -> None:

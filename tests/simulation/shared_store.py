@@ -7,7 +7,7 @@ result or a release that cannot be written now is written as soon as it can be.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, cast
 
@@ -156,19 +156,24 @@ class StoreView:
         if name in _SYNC:
             return method
 
-        async def ask(*args: Any, **more: Any) -> Any:
-            if self._network.tell is None:
-                return await self._ask(name, method, args, more)
-            try:
-                answer = await self._ask(name, method, args, more)
-            except StoreError as error:
-                self._network.tell(f"{name}({_short(args, more)}) raised {error}")
-                raise
-            self._network.tell(f"{name}({_short(args, more)}) gave {_short((answer,), {})}")
-            return answer
+        def ask(*args: Any, **more: Any) -> Coroutine[Any, Any, Any]:
+            if self._process.loop.is_disposed:  # the cleanup of what was killed: no coroutine must be left of it
+                raise StoreUnavailable("the simulation is over")
+            return self._told(name, method, args, more)
 
         self.__dict__[name] = ask
         return ask
+
+    async def _told(self, name: str, method: Callable[..., Any], args: tuple[Any, ...], more: dict[str, Any]) -> Any:
+        if self._network.tell is None:
+            return await self._ask(name, method, args, more)
+        try:
+            answer = await self._ask(name, method, args, more)
+        except StoreError as error:
+            self._network.tell(f"{name}({_short(args, more)}) raised {error}")
+            raise
+        self._network.tell(f"{name}({_short(args, more)}) gave {_short((answer,), {})}")
+        return answer
 
     async def close_store(self) -> None:
         """The connection goes with its process."""

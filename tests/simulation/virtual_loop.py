@@ -108,6 +108,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = 1_000_000.0
         self._tasks: list[asyncio.Task[Any]] = []
         self.steps = 0
+        self.is_disposed = False
         self.ready = _Ready(random)
         self._ready = self.ready
         self._clock_resolution = 1e-9
@@ -155,11 +156,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def dispose(self) -> None:
         """Let go of all that was interrupted, without a word: what its cleanup wants to do comes too late."""
+        self.is_disposed = True
         self.set_exception_handler(lambda *_: None)
-        for task in self._tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                _close(task)
+        asyncio._set_running_loop(self)  # cleanup that asks for a loop must not get a new one, which would stay open
+        try:
+            for task in self._tasks:  # those that cleanup makes are added, and closed as well
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    _close(task)
+        finally:
+            asyncio._set_running_loop(None)
         self.close()
 
 
