@@ -86,6 +86,9 @@ class BusLink:
                     said = str(error)
                     _log.warning("%s. What is to be sent is kept, and sent as soon as it answers.", said)
                 await asyncio.sleep(RETRY_S)
+            except Exception:  # nothing else would start it again
+                _log.exception("the link to the bus broke, and is opened again")
+                await asyncio.sleep(RETRY_S)
             finally:
                 self._relay = None
 

@@ -175,7 +175,8 @@ class ChildEnded(Exception):
 
 def how_it_ended(code: int) -> str:
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        named = {number.value: number.name for number in signal.Signals}
+        return f"was ended by {named.get(-code, f'signal {-code}')}"
     return f"ended with {code}" if code else "ended"
 
 

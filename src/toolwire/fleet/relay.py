@@ -78,6 +78,8 @@ class Relay:
                         pass
                 except ToolwireError as error:
                     _log.warning("what is to be sent cannot be looked up: %s", error)
+                except Exception:  # nothing else would start it again
+                    _log.exception("the relay broke, and goes on")
                 looked = loop.time()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):

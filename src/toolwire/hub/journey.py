@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
-from toolwire.errors import CallHeld, StoreError, StoreUnavailable, Suspended
+from toolwire.errors import CallHeld, NotFound, StoreError, StoreUnavailable, Suspended
 from toolwire.execute.contract import Dispatched, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy
@@ -242,7 +242,10 @@ class Journey:
             pause_s = min(pause_s * 1.5, _LOOK_EVERY_S)
             with suppress(StoreUnavailable):
                 cards = await self._services.store.calls(turn_id=card.turn_id, limit=_MOST_CALLS)
-                self._card = next((one for one in cards if one.record_id == card.record_id), card)
+                found = [one for one in cards if one.record_id == card.record_id]
+                if not found:
+                    raise NotFound(f"call {card.call.id!r} is not on record any more")
+                [self._card] = found
             if self._card.result is not None:
                 return self._card.result
 
