@@ -91,7 +91,7 @@ class Bus(Protocol):
         ...
 
     async def stream(self, message: BusMessage) -> None:
-        """Tell those something who listen now. It is not kept, nobody confirms it, and it may get lost.
+        """Tell those something who listen now. It is neither kept nor confirmed, and may get lost.
 
         Raises MessageTooLarge and BadSubject; where the broker is away, it is lost.
         """

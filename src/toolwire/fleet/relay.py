@@ -1,8 +1,8 @@
 """Sends the commands of calls, again and again until each has a result.
 
-It looks at what the store says, not at what it did before: whatever is due is sent, whoever wrote it down, and a broker
-that lost everything is filled again by that. Any number of relays may share a store; each command is taken by one of
-them, and sending one twice does no harm.
+It looks at what the store says, not at what it did before: whatever is due is sent, in whichever process it was written
+down, and a broker that lost everything is filled again by that. Any number of relays may share a store; each command is
+taken by one of them, and sending one twice does no harm.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ A command only says which card to read. Whatever is wrong with one, nothing runs
 the command is not delivered for ever: it is acknowledged, and what was wrong with it is on record. The store is away:
 the command comes again.
 
-The worker holds a call for as long as its store gives signs of life. After a `kill -9` that ends within seconds, and
+The worker holds a call for as long as its store gives signs of life. After a `kill -9` its lease runs out, and
 the relay sends the call again, or gives it up where running it twice could do harm.
 """
 

@@ -39,8 +39,8 @@ async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANC
     """End a turn that no process runs, with the turns of sub-agents that it waits for.
 
     A call that another process holds is not ended over its head: its holder is asked to stop, and the turn ends when
-    that has given its result or its lease is over. Then what it waits for comes back, and whoever goes on with the turn
-    ends it (`Agent.resume`, a runner, or this function again). Ending one that has ended changes nothing.
+    that has given its result or its lease is over. Then what it waits for comes back, and the process that goes on with
+    the turn ends it (`Agent.resume`, a runner, or this function again). Ending one that has ended changes nothing.
     Raises `NotFound` for an unknown turn and `Fenced` for one that a living process runs.
     """
     if (await store.turn(turn_id)).state == "ended":
