@@ -146,3 +146,21 @@ def test_a_shell_completes_registered_tools_and_their_versions(stage: Stage) -> 
     stage.environ |= {"_TOOLWIRE_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
     stage.environ["COMP_WORDS"] = "toolwire registry show web_search@"
     assert stage.run().out.split() == ["web_search@1.9", "web_search@2"]
+
+
+def test_a_name_with_an_empty_version_removes_nothing(inside: Inside, tmp_path: Path) -> None:
+    assert inside("registry", "add", write(tmp_path, "one.json", a_row())).code == Exit.DONE
+    refused = inside("registry", "remove", "web_search@")
+
+    assert refused.code == Exit.FAILED
+    assert "names no version" in refused.err
+    assert len(inside("registry", "list", "--json").json) == 1
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan"])
+def test_a_test_of_a_service_takes_no_time_that_is_none(inside: Inside, seconds: str) -> None:
+    subject = "cg.v1r4.test.public.cmd.tool.note"
+    refused = inside("conformance", "--subject", subject, "--timeout", seconds, "--token-env", "TOKEN")
+
+    assert refused.code == Exit.USAGE
+    assert "--timeout" in refused.err

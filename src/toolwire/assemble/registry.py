@@ -116,7 +116,9 @@ async def remove_rows(
     Without a version it is the only one that there is, or all of them. Raises `NotFound`, and `Conflict` where there
     are several.
     """
-    name, _, version = wanted.partition("@")
+    name, pinned, version = wanted.partition("@")
+    if pinned and not version:
+        raise Conflict(f"{wanted[:200]} names no version; write {name[:128]}@1.2, or leave the @ out")
     there = [row.version for row in newest_first(await store.registered_tools(project=project)) if row.name == name]
     if not version and len(there) > 1 and not every:
         raise Conflict(f"{name} has versions {', '.join(there)}; name one ({name}@{there[0]}), or remove all of them")

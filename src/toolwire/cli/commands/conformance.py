@@ -59,7 +59,7 @@ def conformance(
         str | None, typer.Option("--credentials", metavar="FILE", help="Credentials file for the NATS server.")
     ] = None,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="S", help="Seconds for each group of answers.")
+        float, typer.Option("--timeout", metavar="S", min=0.1, max=3_600, help="Seconds for each group of answers.")
     ] = 20.0,
     as_json: AsJson = False,
     no_color: NoColor = False,
