@@ -88,9 +88,7 @@ async def open_agent(
         if project.settings.approval.webhook is not None:
             tell = await closing.enter_async_context(webhook.open_webhook(project))
         telemetry = telemetry_of(project)
-        if telemetry is not None:
-            events = events or EventHub()
-            events.telemetry = telemetry
+        events = events if telemetry is None else _telling(events, telemetry)
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
         made = _AgentFactory(project, store, user, spec, grant, tell, over_bus, telemetry)
         toolbox = made.tools(closing, only)
@@ -118,6 +116,13 @@ async def open_agent(
         )
         closing.push_async_callback(agent.runtime.close)
         yield agent
+
+
+def _telling(events: EventHub | None, telemetry: Telemetry) -> EventHub:
+    """The events of an agent, which telemetry hears of."""
+    hub = events or EventHub()
+    hub.telemetry = telemetry
+    return hub
 
 
 def _dispatcher(
