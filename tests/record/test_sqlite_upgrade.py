@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,6 +105,43 @@ def test_connections_have_the_settings_that_durability_rests_on(tmp_path: Path) 
     assert settings == [("wal",), (2,)]
 
 
+def made(path: Path) -> set[tuple[str, ...]]:
+    """The tables, indexes and triggers of a store, and as whose it is marked, in no order."""
+    connection = sqlite3.connect(path)
+    try:
+        found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+        names = ("user_version", "application_id")
+        settings = {(name, str(connection.execute(f"PRAGMA {name}").fetchone())) for name in names}
+        return {(kind, name, of, " ".join((sql or "").split())) for kind, name, of, sql in found} | settings
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("since", [1, 15, 21])
+async def test_a_new_store_and_one_that_was_upgraded_have_the_same_tables(tmp_path: Path, since: int) -> None:
+    old = tmp_path / "old" / "store.db"
+    make(old, (OLD / f"version-{since}.sql").read_text(encoding="utf-8"))
+
+    for home in (old.parent, tmp_path / "new"):
+        await (await SqliteStore.at(home)).close_store()
+
+    assert made(tmp_path / "new" / "store.db") == made(old)
+
+
+async def test_a_new_store_holds_what_the_steps_to_it_would_have_left(tmp_path: Path) -> None:
+    await (await SqliteStore.at(tmp_path)).close_store()
+    stepped = sqlite3.connect(tmp_path / "stepped.db", isolation_level=None)
+    schema.migrate(stepped, "stepped", list(schema.STEPS))
+    new = sqlite3.connect(tmp_path / "store.db")
+
+    rows = [sorted(one for one in each.iterdump() if one.startswith("INSERT")) for each in (stepped, new)]
+    stepped.close()
+    new.close()
+
+    assert rows[0] == rows[1] != []
+    assert made(tmp_path / "stepped.db") == made(tmp_path / "store.db")
+
+
 async def test_an_upgrade_that_breaks_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "home" / "store.db"
     make(path, (OLD / "version-1.sql").read_text(encoding="utf-8"))
@@ -159,15 +196,38 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Pa
     assert path.read_text().startswith("Dear diary")
 
 
-async def test_a_damaged_store_says_so_instead_of_answering_wrongly(tmp_path: Path) -> None:
+PAGE = 4096
+
+
+def roots_of_records(path: Path) -> list[int]:
+    """The first pages of the table of records and of its indexes, where each question begins."""
+    connection = sqlite3.connect(path)
+    found = connection.execute("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'records'").fetchall()
+    connection.close()
+    return [number for (number,) in found]
+
+
+def pages_of_results(path: Path) -> list[int]:
+    """The pages that hold what the calls gave back."""
+    data = path.read_bytes()
+    return [1 + at // PAGE for at in range(0, len(data), PAGE) if b"x" * 400 in data[at : at + PAGE]]
+
+
+@pytest.mark.parametrize("damaged", [roots_of_records, pages_of_results])
+async def test_a_damaged_store_says_so_instead_of_answering_wrongly(
+    tmp_path: Path, damaged: Callable[[Path], list[int]]
+) -> None:
     home = tmp_path / "home"
     async with await SqliteStore.at(home) as store:
         for number in range(200):
             await store.open(a_card(a_call(f"c{number}")), [])
             await store.close(a_card(a_call(f"c{number}")), success(text="x" * 500), [])
+    pages = damaged(home / "store.db")
+    assert len(pages) >= 4
     with (home / "store.db").open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * 4096 * 10)
+        for number in pages:
+            file.seek((number - 1) * PAGE)
+            file.write(b"\xff" * PAGE)
 
     with pytest.raises(StoreUnavailable, match="is damaged; restore a copy"):
         async with await SqliteStore.at(home) as store:
