@@ -28,12 +28,12 @@ from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, UntrustedState
 from toolwire.settings import state_folder, trust
-from toolwire.te.kept import Kept, fetch, keep
+from toolwire.te.kept import PagedOutput, fetch, keep
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox import LocalFiles, read_tool, write_tool
 from toolwire.toolbox.disk.beneath import exchange
 from toolwire.toolbox.remote_files.client import RemoteFiles
-from toolwire.toolbox.remote_files.transports import OverProcess
+from toolwire.toolbox.remote_files.transports import ProcessTransport
 from toolwire.toolbox.user.canvas import canvas_tool
 from toolwire.toolbox.user.todos import FileTodos
 
@@ -543,7 +543,7 @@ def test_T75_outputs_of_te_are_kept_in_no_folder_of_another_maker(victim: Victim
     victim.state.mkdir()
     (victim.state / "artifacts").symlink_to(victim.home / "empty")
     before = victim.outside()
-    kept = Kept("ls", "lines", 1, (("a",),))
+    kept = PagedOutput("ls", "lines", 1, (("a",),))
     environ = {"TOOLWIRE_STORE__HOME": ".toolwire"}
     handle = keep(kept, environ)
     assert fetch(handle, environ) == kept
@@ -566,7 +566,7 @@ async def test_T74_an_agent_in_python_writes_beside_no_state_of_another_maker(vi
 def test_T74_the_far_end_on_another_machine_refuses_it_too(victim: Victim) -> None:
     through_a_path(victim)
     before, root = victim.outside(), str(victim.project)
-    send = OverProcess((sys.executable, "-m", "toolwire.toolbox.remote_files.server", root))
+    send = ProcessTransport((sys.executable, "-m", "toolwire.toolbox.remote_files.server", root))
     try:
         files = RemoteFiles(send)
         with files.open(root, "README.md") as file:

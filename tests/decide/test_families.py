@@ -7,7 +7,7 @@ from toolwire.decide.families import (
     FETCHING,
     LISTING,
     SHOWING,
-    Reach,
+    RuleReach,
     every_name,
     reach,
     shows_key_files,
@@ -37,14 +37,16 @@ def test_a_rule_follows_a_tool_to_its_other_names(name: str, others: set[str]) -
 @pytest.mark.parametrize(
     ("rule", "reached"),
     [
-        (READ, Reach.CONTENT | Reach.NAMES), (LIST, Reach.NAMES), (WRITE, Reach.CHANGES), (FETCH, Reach.PAGES),
-        (about("file_read", "path"), Reach.CONTENT | Reach.NAMES), (about("file_write", "path"), Reach.CHANGES),
-        (about("network", "url"), Reach.PAGES), (about("network", "path"), Reach.NOTHING),
-        (about("file_read", "url"), Reach.NOTHING), (about("file_read", "content"), Reach.NOTHING),
-        (Rule.parse("deny echo where path is x"), Reach.NOTHING), (Rule.parse("deny read"), Reach.NOTHING),
+        (READ, RuleReach.CONTENT | RuleReach.NAMES), (LIST, RuleReach.NAMES),
+        (WRITE, RuleReach.CHANGES), (FETCH, RuleReach.PAGES),
+        (about("file_read", "path"), RuleReach.CONTENT | RuleReach.NAMES),
+        (about("file_write", "path"), RuleReach.CHANGES),
+        (about("network", "url"), RuleReach.PAGES), (about("network", "path"), RuleReach.NOTHING),
+        (about("file_read", "url"), RuleReach.NOTHING), (about("file_read", "content"), RuleReach.NOTHING),
+        (Rule.parse("deny echo where path is x"), RuleReach.NOTHING), (Rule.parse("deny read"), RuleReach.NOTHING),
     ],
 )  # fmt: skip
-def test_a_rule_is_about_content_names_changes_or_pages(rule: Rule, reached: Reach) -> None:
+def test_a_rule_is_about_content_names_changes_or_pages(rule: Rule, reached: RuleReach) -> None:
     assert reach(rule) == reached
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.decide.git_reading import git_reads
-from toolwire.decide.habits import Habits
+from toolwire.decide.habits import OptionTable
 
 READS = [
     "--version", "reflog", "reflog show", "worktree list", "worktree list --porcelain", "remote get-url origin",
@@ -38,4 +38,4 @@ def test_anything_else_may_change_something(words: str) -> None:
     ],
 )  # fmt: skip
 def test_habits_hold_for_known_options_and_so_many_further_words(words: str, held: bool) -> None:
-    assert Habits("ab", "n", "all", 1).hold(words.split()) is held
+    assert OptionTable("ab", "n", "all", 1).hold(words.split()) is held

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire import Grant, Tier, Tool
-from toolwire.decide.fit import Fit
+from toolwire.decide.fit import RuleMatch
 from toolwire.decide.globs import ANY, ONE, STAR, fits, overlap
 from toolwire.decide.matching import meant, normal
 from toolwire.decide.paths import may_hold, rule_forms, spellings, whole_spellings
@@ -107,18 +107,18 @@ IN_W = Grant(Tier.RUN, roots=("/w",))
 @pytest.mark.parametrize(
     ("rule", "tool", "arguments", "fit"),
     [
-        ("deny read where path is secrets/*", DIFF, {"paths": ["secrets/k"]}, Fit.YES),
-        ("deny read where path is secrets/*", DIFF, {"paths": ["src"]}, Fit.NO),
-        ("deny read where path is secrets/*", DIFF, {"repository": "secrets", "paths": ["k"]}, Fit.YES),
-        ("deny read where path is secrets/*", DIFF, {}, Fit.NO),
-        ("ask write where path is *.lock", PATCH, {"patch": "x"}, Fit.MAYBE),
-        ("deny write where path is *.lock", PATCH, {"patch": "x"}, Fit.NO),
-        ("deny apply_patch where path is *.lock", PATCH, {"patch": "x"}, Fit.MAYBE),
-        ("deny apply_patch", PATCH, {"patch": "x"}, Fit.YES),
-        ("deny echo", PATCH, {"patch": "x"}, Fit.NO),
+        ("deny read where path is secrets/*", DIFF, {"paths": ["secrets/k"]}, RuleMatch.YES),
+        ("deny read where path is secrets/*", DIFF, {"paths": ["src"]}, RuleMatch.NO),
+        ("deny read where path is secrets/*", DIFF, {"repository": "secrets", "paths": ["k"]}, RuleMatch.YES),
+        ("deny read where path is secrets/*", DIFF, {}, RuleMatch.NO),
+        ("ask write where path is *.lock", PATCH, {"patch": "x"}, RuleMatch.MAYBE),
+        ("deny write where path is *.lock", PATCH, {"patch": "x"}, RuleMatch.NO),
+        ("deny apply_patch where path is *.lock", PATCH, {"patch": "x"}, RuleMatch.MAYBE),
+        ("deny apply_patch", PATCH, {"patch": "x"}, RuleMatch.YES),
+        ("deny echo", PATCH, {"patch": "x"}, RuleMatch.NO),
     ],
 )
 def test_a_rule_about_a_path_means_tools_that_name_files_in_their_own_way(
-    rule: str, tool: Tool, arguments: dict[str, object], fit: Fit
+    rule: str, tool: Tool, arguments: dict[str, object], fit: RuleMatch
 ) -> None:
     assert meant(Rule.parse(rule), tool, arguments, None, IN_W) is fit

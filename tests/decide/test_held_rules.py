@@ -4,7 +4,7 @@ import pytest
 
 from toolwire import Grant, Tier
 from toolwire.decide.address_rules import AddressRules
-from toolwire.decide.families import Reach
+from toolwire.decide.families import RuleReach
 from toolwire.decide.path_rules import KEYS, PathRules
 from toolwire.protocol.policy import Rule
 
@@ -25,7 +25,7 @@ def pages(*rules: Rule) -> AddressRules:
     return AddressRules.of(Grant(Tier.RUN, rules=rules))
 
 
-def files(*rules: Rule, about: Reach = Reach.CONTENT, named: tuple[str, ...] = (), **more: object) -> PathRules:
+def files(*rules: Rule, about: RuleReach = RuleReach.CONTENT, named: tuple[str, ...] = (), **more: object) -> PathRules:
     return PathRules.of(Grant(Tier.RUN, roots=("/w",), rules=rules, **more), about, named)  # type: ignore[arg-type]
 
 
@@ -83,8 +83,8 @@ def test_a_file_is_kept_by_rules_about_this_use_of_it() -> None:
     content = files(READ, LIST, WRITE)
 
     assert content.rules == (READ,)
-    assert files(READ, LIST, WRITE, about=Reach.NAMES).rules == (READ, LIST)
-    assert files(READ, LIST, WRITE, about=Reach.CHANGES).rules == (WRITE,)
+    assert files(READ, LIST, WRITE, about=RuleReach.NAMES).rules == (READ, LIST)
+    assert files(READ, LIST, WRITE, about=RuleReach.CHANGES).rules == (WRITE,)
     assert (content.against("secrets/k"), content.against("src/a")) == (READ, None)
     assert (content.denial("secrets/k"), content.denial("src/a")) == (READ, None)
     assert (content.against_folder("secrets"), content.against_folder("src")) == (READ, None)
@@ -104,7 +104,7 @@ def test_files_with_keys_are_kept_unless_they_were_named_or_anything_may_be_show
     assert files().against("a.py") is None
     assert files(named=(".env",)).against(".env") is None
     assert files(named=("a.py",)).against(".env") is KEYS
-    assert files(about=Reach.NAMES).against(".env") is None
+    assert files(about=RuleReach.NAMES).against(".env") is None
     assert files(confirmed=frozenset({"*"})).against(".env") is None
     assert files(confirmed=frozenset({"read"})).against(".env") is KEYS
     assert files(Rule.parse("allow read")).against(".env") is None
@@ -114,7 +114,7 @@ def test_files_with_keys_are_kept_unless_they_were_named_or_anything_may_be_show
 
 @pytest.mark.parametrize(
     ("held", "any_held"),
-    [(files(READ, about=Reach.NAMES), True), (files(about=Reach.NAMES), False), (files(), True)],
+    [(files(READ, about=RuleReach.NAMES), True), (files(about=RuleReach.NAMES), False), (files(), True)],
 )
 def test_rules_are_true_where_something_is_held(held: PathRules, any_held: bool) -> None:
     assert bool(held) is any_held

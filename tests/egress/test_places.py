@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.execute.egress.places import BadUrl, WebPlace, read_url
+from toolwire.execute.egress.places import BadUrl, WebAddress, read_url
 
 CONFUSING = [
     "http://good.test\\@evil.test/",
@@ -113,6 +113,6 @@ def test_what_is_read_reads_the_same_again(text: str, relative: bool) -> None:
     except BadUrl:
         return
     assert read_url(place.url) == place
-    assert isinstance(place, WebPlace)
+    assert isinstance(place, WebAddress)
     assert place.url.isascii()
     assert place.url.isprintable()

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
-from toolwire.execute.egress.rules import BadRule, RequestedPlace, Rules, read_rule
+from toolwire.execute.egress.rules import BadRule, RequestedAddress, Rules, read_rule
 
 LABEL = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=12).filter(lambda s: not s.isdigit())
 NAME = st.lists(LABEL, min_size=2, max_size=4).map(".".join).filter(lambda n: not n.rpartition(".")[2].startswith("0x"))
 PORT = st.integers(1, 65535)
 
 
-def asked(host: str, port: int = 443, scheme: str = "https", method: str = "GET") -> RequestedPlace:
-    return RequestedPlace(read_host(host), port, scheme, method)
+def asked(host: str, port: int = 443, scheme: str = "https", method: str = "GET") -> RequestedAddress:
+    return RequestedAddress(read_host(host), port, scheme, method)
 
 
-def allows(rules: list[str], place: RequestedPlace) -> bool:
+def allows(rules: list[str], place: RequestedAddress) -> bool:
     return Rules.of(rules).judge(place).allowed
 
 

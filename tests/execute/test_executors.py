@@ -15,7 +15,7 @@ from tests.execute import served_tools
 from tests.execute.served_tools import SECRETS
 from toolwire import Agent, MemoryStore, Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
-from toolwire.execute.contract import Executor, LeavesWork
+from toolwire.execute.contract import AbandonsWork, Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.execute.service import ServiceExecutor, tools_of
@@ -143,7 +143,7 @@ async def test_a_cancellation_passes_through_and_stops_the_work(bench: Bench, na
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert isinstance(bench.executor, LeavesWork)
+        assert isinstance(bench.executor, AbandonsWork)
         left = bench.executor.leftover(context.idempotency_key)
         if left is not None:
             await asyncio.wrap_future(left)

@@ -94,7 +94,7 @@ async def test_patience_with_work_that_was_given_up_ends_and_says_who_holds_what
     async with resources.holding([LockClaim("file:a", writes=True)], "'save' (call_1)") as ticket:
         ticket.until = work
     with pytest.raises(Busy) as busy:
-        async with asyncio.timeout(5), resources.holding([LockClaim("file:a", writes=False)], patience_s=0.01):
+        async with asyncio.timeout(5), resources.holding([LockClaim("file:a", writes=False)], longest_wait_s=0.01):
             pass
     assert (busy.value.resource, busy.value.holder) == ("file:a", "'save' (call_1)")
 
@@ -104,7 +104,7 @@ async def test_patience_is_not_lost_over_calls_that_are_at_work_but_from_when_th
 
     async def touch() -> None:
         try:
-            async with resources.holding([LockClaim("a", writes=True)], patience_s=0):
+            async with resources.holding([LockClaim("a", writes=True)], longest_wait_s=0):
                 order.append("touched")
         except Busy:
             order.append("busy")

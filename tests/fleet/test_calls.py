@@ -381,7 +381,9 @@ async def test_T62_secrets_are_put_in_place_by_the_worker_and_taken_out_of_resul
 
 async def test_T180_a_password_in_an_address_is_not_kept_on_its_way_to_a_worker(fleet: Fleet) -> None:
     store, note = await fleet.store(), fleet.tool()
-    agent = fleet.agent(store, [fleet.far(note)], call("note", words="https://ann:hunter2hunter2@host/"), "No.")
+    agent = fleet.agent(
+        store, [fleet.far(note)], call("note", words="https://ann:hunter2hunter2@host/"), "ProxyRefusal."
+    )
     answer = await agent.ask("Note it")
 
     [card] = await store.calls(turn_id=answer.turn_id, project=fleet.project)

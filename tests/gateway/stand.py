@@ -16,7 +16,7 @@ from tests.models.provider import Provider, provider_on_loopback
 from toolwire.gateway.app import make_app
 from toolwire.gateway.log import RequestEntry
 from toolwire.gateway.server import address_of, listen, server_of
-from toolwire.gateway.settings import USUAL_PLACES, Access, Bounds, Places, Upstream
+from toolwire.gateway.settings import USUAL_PLACES, Access, ConnectionLimits, TransferLimits, Upstream
 from toolwire.protocol.chat import ChatModel
 
 # An embedded model on a busy machine takes its time; nothing that works comes near this.
@@ -25,7 +25,7 @@ ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required"
 DESCRIPTION = "Read the temperature of a room."
 NAME = "read_temperature"
 QUESTION = "How warm is the kitchen?"
-QUICK = Bounds(
+QUICK = TransferLimits(
     connect_s=2, idle_s=0.3, whole_s=2, closing_s=0.2, keep_alive_s=5, answer_bytes=200_000, line_bytes=50_000
 )
 
@@ -61,17 +61,19 @@ class Stand:
         *,
         key: str = "",
         access: Access | None = None,
-        bounds: Bounds | None = None,
+        bounds: TransferLimits | None = None,
         model: ChatModel | None = None,
         url: str = "",
-        places: Places = USUAL_PLACES,
+        places: ConnectionLimits = USUAL_PLACES,
     ) -> Gate:
         """A gateway of this kind, the same one each time."""
         which = (dialect, key, access, bounds, id(model), url, places)
         if which not in self.gates:
             upstream = None if model else Upstream.at(url or self.provider.url, dialect, key)
             log: list[RequestEntry] = []
-            app = make_app(upstream, model, access=access or Access(), bounds=bounds or Bounds(), log=log.append)
+            app = make_app(
+                upstream, model, access=access or Access(), bounds=bounds or TransferLimits(), log=log.append
+            )
             self.gates[which] = Gate(await self.serve(server_of(app, places)), log)
         self.gates[which].log.clear()
         return self.gates[which]

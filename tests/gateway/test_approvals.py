@@ -13,7 +13,7 @@ from toolwire import Agent, Grant, MemoryStore, Tier, tool
 from toolwire.deliver.questions import spelled
 from toolwire.errors import StoreUnavailable, Suspended
 from toolwire.gateway.app import make_app
-from toolwire.gateway.approvals import Desk
+from toolwire.gateway.approvals import ApprovalDesk
 from toolwire.gateway.settings import Access, Upstream
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.record.contract import Store
@@ -36,7 +36,7 @@ def asking(store: Store | None, access: Access = ACCESS, people: frozenset[str] 
     async def open_store() -> AsyncIterator[Store | None]:
         yield store
 
-    app = make_app(Upstream.at("http://127.0.0.1:9"), access=access, desk=Desk(open_store, people))
+    app = make_app(Upstream.at("http://127.0.0.1:9"), access=access, desk=ApprovalDesk(open_store, people))
 
     async def ask(
         path: str = "", body: Any = None, headers: Mapping[str, str] = ANN, method: str = ""
@@ -269,11 +269,11 @@ async def test_an_unknown_question_and_a_project_without_a_store_are_not_found(s
 
 
 async def test_a_store_that_is_out_of_reach_is_said_to_be() -> None:
-    class Lost(MemoryStore):
+    class ConnectionLost(MemoryStore):
         async def approval(self, approval_id: str, *, project: str | None = None) -> ApprovalCard:
             raise StoreUnavailable("the disk is full")
 
-    assert fault(await asking(Lost())("/ask-1")) == (503, "store_unavailable")
+    assert fault(await asking(ConnectionLost())("/ask-1")) == (503, "store_unavailable")
 
 
 def test_a_number_of_any_length_can_be_shown() -> None:

@@ -14,7 +14,7 @@ from tests.gateway.stand import BOUND_S, QUICK, Gate, Stand
 from tests.gateway.test_passing import each_api, whole_and_streamed
 from tests.models.provider import Provider, Scripted, answer, half, says
 from tests.models.spellings import SPELLINGS
-from toolwire.gateway.settings import Bounds
+from toolwire.gateway.settings import TransferLimits
 from toolwire.models.openai import OpenAIChat
 
 ERRORS = (openai.APIStatusError, anthropic.APIStatusError)
@@ -179,7 +179,7 @@ async def test_a_stream_that_trickles_for_ever_is_ended(stand: Stand) -> None:
     server = await asyncio.start_server(trickle, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with asyncio.timeout(BOUND_S):
-        told = await ended(CHAT, await stand.gate(url=url, bounds=Bounds(whole_s=0.3)))
+        told = await ended(CHAT, await stand.gate(url=url, bounds=TransferLimits(whole_s=0.3)))
     server.close()
 
     assert "in time" in told
@@ -230,7 +230,7 @@ async def test_a_silent_upstream_does_not_leave_the_client_without_a_sign_of_lif
 ) -> None:
     """A model that reads a long prompt says nothing for minutes, and clients give up on silent connections."""
     upstream.will(Scripted(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", "hang"))
-    gate = await stand.gate(bounds=Bounds(keep_alive_s=0.05))
+    gate = await stand.gate(bounds=TransferLimits(keep_alive_s=0.05))
 
     async with gate.http() as client, asyncio.timeout(BOUND_S):
         asked = {"model": "m", "stream": True, "messages": []}

@@ -15,7 +15,7 @@ from tests.gateway.clients import CHAT
 from tests.gateway.stand import BOUND_S, Gate, Stand
 from tests.models.provider import Provider, Scripted, answer
 from toolwire.gateway.app import make_app
-from toolwire.gateway.settings import Access, Bounds, Places, Upstream
+from toolwire.gateway.settings import Access, ConnectionLimits, TransferLimits, Upstream
 
 MANY = 1_200
 TOKEN = "first-token-123"
@@ -109,8 +109,8 @@ async def test_T96_half_requests_do_not_stop_a_client(
     stand: Stand, upstream: Provider, held: ExitStack, access: Access, half: str
 ) -> None:
     upstream.will(CHAT.says("Hello."))
-    patient = Places(header_s=BOUND_S, write_s=BOUND_S)
-    gate = await stand.gate(access=access, places=patient, bounds=Bounds(body_grace_s=BOUND_S))
+    patient = ConnectionLimits(header_s=BOUND_S, write_s=BOUND_S)
+    gate = await stand.gate(access=access, places=patient, bounds=TransferLimits(body_grace_s=BOUND_S))
     await flood(held, gate.url, HALVES[half])
 
     got = await ask(gate.url)
@@ -132,7 +132,7 @@ async def test_T96_control_without_places_for_those_who_ask_half_requests_lock_a
 
 @pytest.mark.parametrize("begin", [b"", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"], ids=["first", "next"])
 async def test_T96_headers_that_drip_are_not_waited_for(stand: Stand, held: ExitStack, begin: bytes) -> None:
-    gate = await stand.gate(places=Places(header_s=0.2))
+    gate = await stand.gate(places=ConnectionLimits(header_s=0.2))
     sock = await connect(held, gate.url)
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(sock, begin + b"POST /v1/messages HTTP/1.1\r\nx: ")
@@ -142,7 +142,7 @@ async def test_T96_headers_that_drip_are_not_waited_for(stand: Stand, held: Exit
 
 
 async def test_T96_a_body_that_drips_is_not_waited_for(stand: Stand, held: ExitStack) -> None:
-    gate = await stand.gate(bounds=Bounds(body_grace_s=0.2))
+    gate = await stand.gate(bounds=TransferLimits(body_grace_s=0.2))
     sock = await connect(held, gate.url)
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(sock, HEAD + b"content-length: 1000000\r\n\r\n")
@@ -155,7 +155,7 @@ async def test_T96_a_body_that_drips_is_not_waited_for(stand: Stand, held: ExitS
 
 async def test_T96_an_answer_that_is_not_read_is_not_kept(stand: Stand, upstream: Provider, held: ExitStack) -> None:
     upstream.will(answer(b'{"choices": [], "x": "' + b"y" * 20_000_000 + b'"}'))
-    gate = await stand.gate(places=Places(write_s=0.2))
+    gate = await stand.gate(places=ConnectionLimits(write_s=0.2))
     sock = await connect(held, gate.url)
     body = b'{"model": "m"}'
     await asyncio.get_running_loop().sock_sendall(sock, HEAD + b"content-length: %d\r\n\r\n%s" % (len(body), body))
@@ -169,7 +169,7 @@ async def test_a_slow_reader_gets_all_of_its_answer(stand: Stand, upstream: Prov
     """More is read in each of these moments than one that hangs would read."""
     whole = b'{"choices": [], "x": "' + b"y" * 20_000_000 + b'"}'
     upstream.will(answer(whole))
-    gate = await stand.gate(places=Places(write_s=0.5))
+    gate = await stand.gate(places=ConnectionLimits(write_s=0.5))
     sock = await connect(held, gate.url)
     body = b'{"model": "m"}'
     loop = asyncio.get_running_loop()
@@ -185,7 +185,7 @@ async def test_a_slow_reader_gets_all_of_its_answer(stand: Stand, upstream: Prov
 
 
 async def test_T96_a_callers_flood_leaves_places_for_others(stand: Stand, upstream: Provider) -> None:
-    gate = await stand.gate(access=TOKENS, places=Places(at_once=4))
+    gate = await stand.gate(access=TOKENS, places=ConnectionLimits(at_once=4))
     upstream.will(Scripted(b"", "hang"))
     hanging = [asyncio.create_task(ask(gate.url)) for _ in range(4)]
     async with asyncio.timeout(BOUND_S):
@@ -206,7 +206,7 @@ async def test_T96_of_too_many_half_requests_the_oldest_of_the_greatest_peer_are
     stand: Stand, upstream: Provider, held: ExitStack
 ) -> None:
     upstream.will(CHAT.says("Hello."))
-    gate = await stand.gate(places=Places(waiting=8))
+    gate = await stand.gate(places=ConnectionLimits(waiting=8))
     body = b'{"model": "m"}'
     first = HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
     other = await connect(held, gate.url, source="127.0.0.2")

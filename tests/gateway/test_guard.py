@@ -15,7 +15,7 @@ from tests.models.provider import Provider
 from toolwire.errors import SettingsError
 from toolwire.gateway.app import make_app
 from toolwire.gateway.log import as_json, as_text
-from toolwire.gateway.settings import Access, Bounds, Upstream
+from toolwire.gateway.settings import Access, TransferLimits, Upstream
 
 TOKENS = Access(tokens=("first-token-123", "second-token-456"))
 OWN = "sk-own-0123456789"
@@ -188,7 +188,7 @@ async def test_a_body_that_is_no_request_is_refused_in_the_clients_dialect(
     stand: Stand, upstream: Provider, kind: Kind, case: str
 ) -> None:
     body, status, said = BAD_BODIES[case]
-    gate = await stand.gate(bounds=Bounds(body_bytes=2000) if status == 413 else None)
+    gate = await stand.gate(bounds=TransferLimits(body_bytes=2000) if status == 413 else None)
 
     async with gate.http() as client:
         got = await client.post(kind.path, content=body)
@@ -203,15 +203,17 @@ async def test_a_body_that_is_no_request_is_refused_in_the_clients_dialect(
     ("bounds", "rest", "status"),
     [
         (
-            Bounds(body_bytes=2000),
+            TransferLimits(body_bytes=2000),
             b"transfer-encoding: chunked\r\n\r\n" + (b"1f4\r\n" + b" " * 500 + b"\r\n") * 5,
             b"413",
         ),
-        (Bounds(body_s=0.05), b"content-length: 5\r\n\r\n{", b"408"),
+        (TransferLimits(body_s=0.05), b"content-length: 5\r\n\r\n{", b"408"),
     ],
     ids=["too large without saying so", "never ending"],
 )
-async def test_a_body_is_not_waited_for_when_it_is(stand: Stand, bounds: Bounds, rest: bytes, status: bytes) -> None:
+async def test_a_body_is_not_waited_for_when_it_is(
+    stand: Stand, bounds: TransferLimits, rest: bytes, status: bytes
+) -> None:
     gate = await stand.gate(bounds=bounds)
 
     async with asyncio.timeout(BOUND_S):

@@ -11,7 +11,7 @@ from tests.gateway.stand import NAME, Stand
 from tests.gateway.test_passing import KITCHEN, LEAKED, NATIVE, cut, each_api, whole_and_streamed, will
 from tests.models.provider import Asked, Provider, answer, says
 from toolwire import Agent
-from toolwire.gateway.settings import Bounds
+from toolwire.gateway.settings import TransferLimits
 from toolwire.models.opening import open_model
 from toolwire.protocol.chat import TextDelta
 from toolwire.protocol.events import Event
@@ -128,7 +128,7 @@ async def ask_slowly(stand: Stand, kind: Kind, said: bytes, dialect: str = "auto
     server = await asyncio.start_server(slow.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        gate = await stand.gate(dialect, bounds=Bounds(keep_alive_s=0.02), url=url)
+        gate = await stand.gate(dialect, bounds=TransferLimits(keep_alive_s=0.02), url=url)
         async with (
             gate.http() as client,
             client.stream(

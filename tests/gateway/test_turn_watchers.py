@@ -15,7 +15,7 @@ from toolwire.assemble.project import open_project
 from toolwire.assemble.turn_service import TurnService
 from toolwire.gateway.app import make_app
 from toolwire.gateway.server import server_of
-from toolwire.gateway.settings import Access, Places, Upstream
+from toolwire.gateway.settings import Access, ConnectionLimits, Upstream
 from toolwire.protocol.chat import TextDelta
 from toolwire.protocol.events import EventEnvelope, TurnEnded
 from toolwire.protocol.turns import Ending, EndReason, Turn
@@ -31,7 +31,7 @@ async def test_T96_a_watcher_that_never_reads_is_dropped(tmp_path: Path, monkeyp
     access = Access(tokens=(TOKEN,), callers=("ANN",))
     app = make_app(Upstream("http://127.0.0.1:9"), access=access, turns=service)
     async with open_stand() as stand:
-        url = await stand.serve(server_of(app, Places(write_s=0.2)))
+        url = await stand.serve(server_of(app, ConnectionLimits(write_s=0.2)))
         client = httpx2.AsyncClient(
             base_url=url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=BOUND_S, trust_env=False
         )

@@ -584,7 +584,7 @@ async def test_what_a_hanging_thread_touches_stays_its_own_until_it_ends(store: 
         call("save_slowly", path="a"),
         [call("save_now", path="a"), call("save", path="b", text="elsewhere")],
         call("save", path="./a", text="at last"),
-        "Saved.",
+        "SavedFile.",
     )
     agent = Agent(model, [save, save_slowly, save_now], store=store, intervene=let_it_end)
     async with asyncio.timeout(BOUND_S):

@@ -199,7 +199,9 @@ async def test_arguments_that_an_approver_chose_need_the_same_quorum(agent: Call
 
     rules = (Rule(Verdict.ASK, frozenset({"unlock"}), argument="door", pattern="99", quorum=2),)
     grant = Grant(tier=Tier.RUN, rules=rules)
-    answer = await agent(MemoryStore(), call("unlock", door=1), "No.", grant=grant, approve=approve).ask("Open")
+    answer = await agent(MemoryStore(), call("unlock", door=1), "ProxyRefusal.", grant=grant, approve=approve).ask(
+        "Open"
+    )
     assert doors.opened == []
     assert "2 approvals are needed" in results(answer)[0].text
 
@@ -213,7 +215,7 @@ async def test_what_was_denied_since_does_not_run_when_a_turn_is_resumed(
         await agent(store, call("unlock", door=1)).ask("Open")
     await store.answer(waits.value.approvals[0], Approval(granted=True))
     denying = replace(GRANT, rules=(Rule(Verdict.DENY, frozenset({"unlock"})),))
-    answer = await agent(store, "No.", grant=denying).resume(waits.value.turn_id)
+    answer = await agent(store, "ProxyRefusal.", grant=denying).resume(waits.value.turn_id)
     assert doors.opened == []
     assert "not allowed" in results(answer)[0].text
 
@@ -228,7 +230,7 @@ async def test_an_approval_holds_only_for_the_tool_it_was_requested_for(
     await store.answer(waits.value.approvals[0], Approval(granted=True))
     [unlock, look] = doors.toolbox()
     newer = Toolbox.of(replace(unlock, version="2"), look)
-    later = Agent(ScriptedModel("No."), newer, store=store, grant=GRANT, suspends=True)
+    later = Agent(ScriptedModel("ProxyRefusal."), newer, store=store, grant=GRANT, suspends=True)
     with pytest.raises(CannotResume, match="has version 2 now"):
         await later.resume(waits.value.turn_id)
     assert doors.opened == []
@@ -242,7 +244,7 @@ async def test_the_first_answer_decides(agent: Callable[..., Agent], doors: Door
         await store.answer(asked.id, Approval(granted=False, by="bob", reason="I was first"))
         return Approval(granted=True, by="ann")
 
-    answer = await agent(store, call("unlock", door=1), "No.", approve=approve).ask("Open")
+    answer = await agent(store, call("unlock", door=1), "ProxyRefusal.", approve=approve).ask("Open")
     assert "I was first" in results(answer)[0].text
     assert doors.opened == []
 
@@ -251,6 +253,6 @@ async def test_without_anyone_to_ask_and_no_waiting_a_call_is_refused_at_once(
     agent: Callable[..., Agent], doors: Doors
 ) -> None:
     store = MemoryStore()
-    answer = await agent(store, call("unlock", door=1), "No.", suspends=False).ask("Open")
+    answer = await agent(store, call("unlock", door=1), "ProxyRefusal.", suspends=False).ask("Open")
     assert "No approver is present" in results(answer)[0].text
     assert await store.approvals() == []

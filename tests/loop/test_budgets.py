@@ -263,7 +263,7 @@ async def test_A7_what_was_refused_or_did_not_run_costs_nothing(day: Day) -> Non
 
     @tool(needs=["network"])
     def reach() -> str:
-        """Reach."""
+        """RuleReach."""
         return "reached"
 
     script = [call("launch"), call("reach"), call("nothing")], [call("look", "same"), call("look", "same")], "done"

@@ -153,7 +153,7 @@ async def test_a_detached_call_is_claimed_and_ended_by_a_worker_after_its_turn(s
 
 async def test_a_detached_call_that_cannot_be_sent_is_an_ordinary_result(store: Store) -> None:
     fleet, one = Fleet(is_down=True), far(after_execution=DETACH)
-    model = ScriptedModel(call("launch"), "No.")
+    model = ScriptedModel(call("launch"), "ProxyRefusal.")
     asking = Agent(model, [one], store=store, executor=Router(InProcessExecutor(), edge=fleet))
     answer = await asking.ask("Launch!")
 

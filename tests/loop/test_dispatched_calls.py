@@ -149,7 +149,7 @@ async def test_a_worker_that_died_leaves_an_unknown_outcome_or_a_call_that_is_se
 
 async def test_a_call_that_cannot_be_sent_is_a_result_and_costs_nothing(store: Store) -> None:
     answer = await agent(
-        store, Fleet(is_down=True), far(), call("launch"), "No.", budget=Budget(calls=5)
+        store, Fleet(is_down=True), far(), call("launch"), "ProxyRefusal.", budget=Budget(calls=5)
     ).ask("Launch")  # fmt: skip
 
     [card] = await store.calls(turn_id=answer.turn_id)

@@ -17,9 +17,9 @@ from toolwire.protocol.policy import Autonomy
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
 from toolwire.toolbox import from_store, more_tool
-from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.delegation_tools import teamwork
-from toolwire.toolbox.agents.workers import Worker
+from toolwire.toolbox.agents.workers import SubAgentProfile
 
 FREE = Grant(Tier.RUN, frozenset({"session"}), autonomy=Autonomy.FULL, confirmed=frozenset({"*"}))
 EVIL = "https://evil.example/page"
@@ -189,16 +189,16 @@ def test_the_address_that_a_tool_was_given_stands_in_for_a_place_that_it_does_no
     assert origins([], {}) == ()
 
 
-def _crew(store: Store, *script: Any) -> tuple[Tool, ...]:
+def _sub_agents(store: Store, *script: Any) -> tuple[Tool, ...]:
     def make(grant: Grant) -> Agent:
         return Agent(ScriptedModel(*script), [FETCH, feed, look], grant=grant, store=store)
 
-    return teamwork(Crew(store, [Worker("hand", "works", FREE, make)]))
+    return teamwork(SubAgents(store, [SubAgentProfile("hand", "works", FREE, make)]))
 
 
 async def test_the_answer_of_a_sub_agent_comes_from_all_that_it_has_read(store: Store) -> None:
     asked = Asked()
-    tools = (send, *_crew(store, call("look"), call("fetch", url=EVIL), "A summary."))
+    tools = (send, *_sub_agents(store, call("look"), call("fetch", url=EVIL), "A summary."))
     model = ScriptedModel(call("task", prompt="Read it."), call("send", what="1"), "done")
     answer = await Agent(model, tools, grant=FREE, store=store, approve=asked).ask("go")
 

@@ -164,9 +164,9 @@ async def test_a_turn_that_is_not_offered_what_it_must_end_with_fails_at_once(st
 
 async def test_reminders_are_counted_over_a_crash(store: Store) -> None:
     with pytest.raises(Exception, match="script"):
-        await Agent(ScriptedModel("Words."), [], store=store, result_schema=PRICE).ask("What is the price?")
+        await Agent(ScriptedModel("StreamedText."), [], store=store, result_schema=PRICE).ask("What is the price?")
     [turn] = await store.turns()
-    model = ScriptedModel(*["Words."] * MOST_REMINDERS)
+    model = ScriptedModel(*["StreamedText."] * MOST_REMINDERS)
     answer = await Agent(model, [], store=store, result_schema=PRICE).resume(turn.id)
 
     assert answer.reason is EndReason.MUST_END_WITH

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolwire.models.anthropic import AnthropicChat
-from toolwire.models.endpoint import Patience, World
+from toolwire.models.endpoint import RequestPolicy, TimeSource
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.ollama import OllamaChat
 from toolwire.models.openai import OpenAIChat
@@ -37,8 +37,8 @@ class StillWorld:
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
 
-    def world(self) -> World:
-        return World(self.sleep, lambda: NOON, lambda: 1.0)
+    def time_source(self) -> TimeSource:
+        return TimeSource(self.sleep, lambda: NOON, lambda: 1.0)
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,15 @@ class Client:
     stream_file: str
     stream_kind: str
 
-    def open(self, provider: Provider, still: StillWorld, patience: Patience | None = None) -> HttpChat:
-        patience = patience or Patience()
-        return self.make("some-model", provider.url + self.base_path, KEY, patience=patience, world=still.world())
+    def open(self, provider: Provider, still: StillWorld, request_policy: RequestPolicy | None = None) -> HttpChat:
+        request_policy = request_policy or RequestPolicy()
+        return self.make(
+            "some-model",
+            provider.url + self.base_path,
+            KEY,
+            request_policy=request_policy,
+            time_source=still.time_source(),
+        )
 
     @property
     def whole(self) -> Scripted:

@@ -16,7 +16,7 @@ import pytest
 from toolwire import Agent, Limits
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError
 from toolwire.models.anthropic import AnthropicChat
-from toolwire.models.endpoint import Patience
+from toolwire.models.endpoint import RequestPolicy
 from toolwire.models.failures import FOREIGN, ProviderSite, of_exception
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.ollama import OllamaChat
@@ -204,7 +204,7 @@ async def test_a_turn_waits_as_told_only_where_its_deadline_allows_it(provider: 
     busy = says({"error": {"message": "slow down"}}, status=503, retry_after="3600")
     said = says({"choices": [{"message": {"content": "Warm."}, "finish_reason": "stop"}]})
     provider.will(busy, said)
-    model = OpenAIChat("m", base_url=f"{provider.url}/v1", world=still.world())
+    model = OpenAIChat("m", base_url=f"{provider.url}/v1", time_source=still.time_source())
     async with Agent(model, limits=Limits(deadline_s=7200)) as agent:
         assert (await agent.ask("How warm?")).text == "Warm."
     assert still.waits == [3600.0]
@@ -263,7 +263,7 @@ async def test_a_stream_that_ends_politely_but_too_early_is_an_error(
 
 async def test_a_provider_that_goes_silent_is_given_up(client: Client, provider: Provider, still: StillWorld) -> None:
     provider.will(Scripted(b"", "hang"))
-    model = client.open(provider, still, Patience(idle_s=0.05))
+    model = client.open(provider, still, RequestPolicy(idle_s=0.05))
 
     assert "went silent" in str(await failure(model))
     assert len(provider.asked) == 1, "it may still be at work: asking again could bill twice"
@@ -273,7 +273,7 @@ async def test_a_provider_that_goes_silent_is_given_up(client: Client, provider:
 async def test_a_stream_that_never_ends_is_given_up(client: Client, provider: Provider, still: StillWorld) -> None:
     upto = client.stream_bytes.index(b" look.")
     provider.will(half(client.stream_bytes[:upto], kind=client.stream_kind, then="hang"))
-    model = client.open(provider, still, Patience(whole_s=0.1))
+    model = client.open(provider, still, RequestPolicy(whole_s=0.1))
 
     assert "went silent" in str(await failure(model, watched=True))
     await model.close()
@@ -284,7 +284,7 @@ async def test_a_complete_reply_counts_although_the_stream_is_never_closed(
     client: Client, provider: Provider, still: StillWorld, then: str
 ) -> None:
     provider.will(half(client.stream_bytes, kind=client.stream_kind, then=then))
-    model = client.open(provider, still, Patience(closing_s=0.05))
+    model = client.open(provider, still, RequestPolicy(closing_s=0.05))
 
     reply, _ = await ask(model, watched=True)
 
@@ -338,7 +338,7 @@ async def test_garbage_in_a_stream_is_an_error(
 
 async def test_an_answer_is_not_read_beyond_its_cap(client: Client, provider: Provider, still: StillWorld) -> None:
     provider.will(answer(b'{"x": "' + b"a" * 300_000 + b'"}'))
-    model = client.open(provider, still, Patience(largest_answer=100_000))
+    model = client.open(provider, still, RequestPolicy(largest_answer=100_000))
 
     assert "more than 100000 bytes" in str(await failure(model))
     await model.close()
@@ -348,7 +348,7 @@ async def test_a_small_compressed_body_that_grows_huge_is_not_read_beyond_the_ca
     client: Client, provider: Provider, still: StillWorld
 ) -> None:
     provider.will(answer(gzip.compress(b" " * 50_000_000), content_encoding="gzip"))
-    model = client.open(provider, still, Patience(largest_answer=1_000_000))
+    model = client.open(provider, still, RequestPolicy(largest_answer=1_000_000))
 
     assert "more than 1000000 bytes" in str(await failure(model))
     await model.close()
@@ -358,7 +358,7 @@ async def test_a_line_without_an_end_is_not_held_beyond_its_cap(
     client: Client, provider: Provider, still: StillWorld
 ) -> None:
     provider.will(answer(b"data: " + b"a" * 500_000, kind=client.stream_kind))
-    model = client.open(provider, still, Patience(longest_line=100_000))
+    model = client.open(provider, still, RequestPolicy(longest_line=100_000))
 
     assert "more than 100000 bytes" in str(await failure(model, watched=True))
     await model.close()
@@ -507,7 +507,7 @@ async def test_a_server_that_is_not_running_is_told_at_once_and_how_to_start_it(
     port = server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
-    model = OllamaChat("qwen3", f"http://127.0.0.1:{port}", world=still.world())
+    model = OllamaChat("qwen3", f"http://127.0.0.1:{port}", time_source=still.time_source())
 
     error = await failure(model)
 
@@ -574,7 +574,7 @@ async def test_a_character_cut_in_half_between_two_events_is_no_error(provider: 
     provider.will(
         answer(sse([*halves, {"choices": [{"delta": {}, "finish_reason": "stop"}]}]), kind="text/event-stream")
     )
-    model = OpenAIChat("m", provider.url, KEY, world=still.world())
+    model = OpenAIChat("m", provider.url, KEY, time_source=still.time_source())
 
     reply, _ = await ask(model, watched=True)
 
@@ -595,7 +595,7 @@ async def test_a_server_that_does_not_know_stream_options_is_asked_without_them(
         b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n', kind="text/event-stream"
     )
     provider.will(says({"detail": "Extra inputs are not permitted: stream_options"}, status=422), good)
-    model = OpenAIChat("m", provider.url, KEY, world=still.world())
+    model = OpenAIChat("m", provider.url, KEY, time_source=still.time_source())
 
     first, _ = await ask(model, watched=True)
     again, _ = await ask(model, watched=True)

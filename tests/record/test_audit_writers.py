@@ -15,7 +15,7 @@ from toolwire.protocol.records import AuditRow
 from toolwire.record.chain import AuditChain
 from toolwire.record.checkpoints import faults, sign
 from toolwire.record.libsql import LibsqlStore
-from toolwire.record.retention import Keep, Retention
+from toolwire.record.retention import KeepLimits, Retention
 
 from .conftest import NOW, migrated_server
 
@@ -106,7 +106,7 @@ async def test_a_shared_log_that_was_pruned_still_proves_itself(tmp_path: Path) 
         clock[0] += 3 * DAY_S
         await stores[0].audit([AuditRow(clock[0], "later")])
         for _ in range(2):  # the second time, the heads of the first cut go on
-            pruned = await stores[0].prune(Retention(audit=Keep(days=1)))
+            pruned = await stores[0].prune(Retention(audit=KeepLimits(days=1)))
             assert pruned.audit_rows
             clock[0] += 3 * DAY_S
             await stores[0].audit([AuditRow(clock[0], "later")])

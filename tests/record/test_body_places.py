@@ -25,7 +25,7 @@ from toolwire.record.memory import MemoryStore
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.reader import Reader
-from toolwire.record.retention import Keep, Retention
+from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import FrozenClock
 
@@ -259,9 +259,9 @@ async def test_bodies_in_the_database_are_pruned_and_copied_with_it(tmp_path: Pa
         old = await store.keep(b"old and named by no result")
         now += 8 * DAY_S
         new = await store.keep(BODY)
-        dry = await store.prune(Retention(bodies=Keep(days=1)), dry_run=True)
+        dry = await store.prune(Retention(bodies=KeepLimits(days=1)), dry_run=True)
         assert (dry.bodies, await store.fetch(old)) == (1, b"old and named by no result")
-        pruned = await store.prune(Retention(bodies=Keep(days=1)))
+        pruned = await store.prune(Retention(bodies=KeepLimits(days=1)))
         assert (pruned.bodies, pruned.body_bytes) == (1, 26)
         with pytest.raises(NotFound):
             await store.fetch(old)

@@ -18,7 +18,7 @@ from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
-from toolwire.record.retention import Keep, Retention
+from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import NOW, database_server
@@ -118,7 +118,7 @@ async def played(kind: str, steps: list[tuple[str, int]], *, scoped: bool) -> No
                         await one.read(view, limit)
                 case "prune" if isinstance(store, SqliteStore):
                     now += 2 * DAY_S
-                    await store.prune(Retention(turns=Keep(days=1)))
+                    await store.prune(Retention(turns=KeepLimits(days=1)))
                     kept.clear()
         for one in followers:
             before = -1

@@ -13,7 +13,7 @@ from toolwire.record.contract import Store
 from toolwire.record.owners import Owners
 from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
-from toolwire.record.turnstile import SHARE, Turnstile
+from toolwire.record.turnstile import SHARE, WriteQueue
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 
@@ -80,7 +80,7 @@ async def test_each_agent_is_served_in_the_order_of_asking(store: Store) -> None
 
 
 async def test_a_place_of_one_who_has_gone_is_passed_on() -> None:
-    turnstile, loop = Turnstile(1, alone=1), asyncio.get_running_loop()
+    turnstile, loop = WriteQueue(1, alone=1), asyncio.get_running_loop()
     assert turnstile.enter("a", loop) is None
     waiting = [turnstile.enter("a", loop) for _ in range(3)]
     tasks = [asyncio.create_task(turnstile.wait("a", place)) for place in waiting if place is not None]

@@ -15,7 +15,7 @@ from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.checkpoints import faults, sign
 from toolwire.record.contract import TurnStats
 from toolwire.record.projects import of_project
-from toolwire.record.retention import Keep, Retention
+from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import NOW
@@ -123,7 +123,7 @@ async def test_T68_chains_that_were_pruned_within_and_behind_the_shared_part_go_
             now += 2 * 86_400.0
             for project in ("default", "acme"):
                 await store.audit([AuditRow(now, "later", project)])
-            assert (await store.prune(Retention(audit=Keep(days=1)))).audit_rows
+            assert (await store.prune(Retention(audit=KeepLimits(days=1)))).audit_rows
             await store.audit([AuditRow(now, "from a project without rows by then", "new")])
             for project in ("default", "acme", "new"):
                 chain = await of_project(store, project).audit_chain()

@@ -18,14 +18,14 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import TurnStats
-from toolwire.record.retention import Keep, Retention
+from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
 from toolwire.record.upkeep import MARKER, pruned_in_background
 from toolwire.testing import FrozenClock
 
 START = 1_700_000_000.0
 DAY_S = 86_400.0
-A_WEEK = Retention(turns=Keep(days=7), audit=Keep(days=7))
+A_WEEK = Retention(turns=KeepLimits(days=7), audit=KeepLimits(days=7))
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ async def test_bodies_are_kept_for_open_turns_whatever_their_age(store: SqliteSt
     await store.close(a_card(call, turn), success(call, handle=needed), [])
     clock.advance(time.time() - START + 30 * DAY_S)
 
-    pruned = await store.prune(Retention(bodies=Keep(days=1)))
+    pruned = await store.prune(Retention(bodies=KeepLimits(days=1)))
 
     assert pruned.bodies == 1
     assert await store.fetch(needed) == b"needed"
@@ -229,7 +229,7 @@ async def test_a_store_with_limits_is_pruned_while_it_is_used_once_a_day(tmp_pat
 
 
 async def test_without_limits_nothing_is_opened_in_the_background(tmp_path: Path, clock: FrozenClock) -> None:
-    async with pruned_in_background(never_opened, tmp_path, Retention(logs=Keep(days=7)), clock=clock) as done:
+    async with pruned_in_background(never_opened, tmp_path, Retention(logs=KeepLimits(days=7)), clock=clock) as done:
         await done.wait()
     assert not (tmp_path / MARKER).exists()
 

@@ -12,7 +12,7 @@ from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record import registry_rules
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.projects import of_project
-from toolwire.record.retention import Keep, Retention
+from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import NOW, database_server
@@ -173,7 +173,7 @@ async def test_cards_go_with_their_turn_and_registered_tools_stay(tmp_path: Path
         await store.register_tools([a_row()])
         await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "Done.")), TurnStats())
         now += 10 * 86_400
-        await store.prune(Retention(turns=Keep(1)))
+        await store.prune(Retention(turns=KeepLimits(1)))
 
         with pytest.raises(NotFound):
             await store.result_card("card-1")

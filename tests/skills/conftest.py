@@ -13,7 +13,7 @@ from tests.cli.conftest import inside, stage
 from tests.skills.making import all_trusted
 from toolwire.agent import Agent
 from toolwire.execute.sandbox.engines import local_sandbox
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.testing import ScriptedModel
@@ -26,10 +26,10 @@ Call = Callable[..., Awaitable[ToolResult]]
 
 
 @pytest.fixture
-def shelf() -> Iterator[Shelf]:
+def shelf() -> Iterator[SkillCopies]:
     base = Path(tempfile.mkdtemp(dir="/opt" if os.geteuid() == 0 else Path.home()))
     base.chmod(0o755)
-    yield Shelf(base)
+    yield SkillCopies(base)
     rmtree(base)
 
 
@@ -49,7 +49,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(shelf: Shelf, skills: Path, workspace: Path) -> Call:
+def call(shelf: SkillCopies, skills: Path, workspace: Path) -> Call:
     """Take one call to a tool of the (trusted) skills through its whole journey, in the real sandbox."""
 
     async def called(name: str, arguments: dict[str, Any] | None = None, **grant: Any) -> ToolResult:

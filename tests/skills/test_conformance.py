@@ -9,7 +9,7 @@ from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, answered
 from toolwire.define.conformance import SkillFinding
 from toolwire.define.skill_conformance import report_skill_tool
 from toolwire.execute.sandbox.engines import local_sandbox
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.toolbox.skills.trials import SkillTrial
 
 
@@ -18,7 +18,7 @@ def report(folder: Path) -> list[SkillFinding]:
     return report_skill_tool(entry)
 
 
-async def tried(folder: Path, shelf: Shelf) -> list[SkillFinding]:
+async def tried(folder: Path, shelf: SkillCopies) -> list[SkillFinding]:
     found = trusted(folder)
     [entry] = found.skill.tools
     return await SkillTrial(found, entry, local_sandbox(), shelf).findings()
@@ -31,7 +31,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
     return folder
 
 
-async def test_a_well_made_skill_has_nothing_to_report(skills: Path, shelf: Shelf) -> None:
+async def test_a_well_made_skill_has_nothing_to_report(skills: Path, shelf: SkillCopies) -> None:
     folder = greeter(skills / "greeter")
     assert report(folder) == []
     assert await tried(folder, shelf) == []
@@ -89,13 +89,13 @@ def test_what_three_lines_leave_open_is_reported(skills: Path) -> None:
     ],
 )
 async def test_tests_that_do_not_come_out_as_their_author_says_are_reported(
-    skills: Path, shelf: Shelf, old: str, new: str, where: str, words: str
+    skills: Path, shelf: SkillCopies, old: str, new: str, where: str, words: str
 ) -> None:
     folder = greeter(skills / "greeter", text=GREET.replace(old, new))
     assert where in [each.where for each in await tried(folder, shelf) if words in each.message]
 
 
-async def test_a_test_with_arguments_that_no_call_could_have_is_reported(skills: Path, shelf: Shelf) -> None:
+async def test_a_test_with_arguments_that_no_call_could_have_is_reported(skills: Path, shelf: SkillCopies) -> None:
     folder = changed(skills / "greeter", 'name = "somebody"\ninput = { name = "Ada" }', 'input = { who = "Ada" }')
     assert [each.where for each in await tried(folder, shelf)] == ["tests[test 1].input"]
 
@@ -124,7 +124,7 @@ writes = { "b.txt" = "words" }
     ],
 )
 async def test_a_permission_without_which_all_tests_pass_is_one_too_many(
-    skills: Path, shelf: Shelf, script: str, permissions: str, overasked: list[str]
+    skills: Path, shelf: SkillCopies, script: str, permissions: str, overasked: list[str]
 ) -> None:
     toml = COPY_TOML.replace("PERMISSIONS", permissions)
     write(skills / "copy" / "skill.toml", toml if "cp" in script else toml.partition("writes =")[0])
@@ -135,7 +135,7 @@ async def test_a_permission_without_which_all_tests_pass_is_one_too_many(
     assert [each.message.split()[2].rstrip(",") for each in found if each.where == "permissions"] == overasked
 
 
-async def test_a_file_that_was_not_written_is_reported(skills: Path, shelf: Shelf) -> None:
+async def test_a_file_that_was_not_written_is_reported(skills: Path, shelf: SkillCopies) -> None:
     write(skills / "copy" / "skill.toml", COPY_TOML.replace("PERMISSIONS", '["file_write"]'))
     program(skills / "copy" / "run", "#!/bin/sh\nln -s /etc/passwd b.txt\n")
     [found] = await tried(skills / "copy", shelf)
@@ -144,7 +144,7 @@ async def test_a_file_that_was_not_written_is_reported(skills: Path, shelf: Shel
 
 @pytest.mark.feature("F049")
 @pytest.mark.feature("F050")
-async def test_both_checklists_are_answered_with_reasons(skills: Path, shelf: Shelf) -> None:
+async def test_both_checklists_are_answered_with_reasons(skills: Path, shelf: SkillCopies) -> None:
     good = greeter(skills / "good")
     findings = [*report(good), *await tried(good, shelf)]
     for points in (FOR_CREATORS, FOR_VALIDATORS):

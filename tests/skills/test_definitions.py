@@ -9,7 +9,7 @@ from toolwire.define.skill_pages import skill_from_page
 from toolwire.define.skills import LONGEST_TIMEOUT_MS, TOOL_KEYS, skill_from_toml
 from toolwire.define.versions import meant, version_key
 from toolwire.errors import DefinitionError
-from toolwire.protocol.skills import Passing, Skill, SkillTool
+from toolwire.protocol.skills import ArgumentPassing, Skill, SkillTool
 from toolwire.protocol.tools import Effect, Tier
 from toolwire.wire.encode.openai_chat import encode_tools
 
@@ -76,7 +76,7 @@ def test_three_lines_define_a_tool() -> None:
         "resize", "Make a picture smaller.", "pictures",
     )  # fmt: skip
     assert entry.program.binary("linux") == "bin/resize"
-    assert entry.program.passing is Passing.JSON
+    assert entry.program.passing is ArgumentPassing.JSON
 
 
 @pytest.mark.feature("F057")
@@ -116,7 +116,7 @@ def test_everything_else_about_a_tool_can_be_said() -> None:
     assert tool.needs == {"file_read", "file_write"}
     assert tool.platforms == {"linux"}
     assert (tool.effect, tool.tier, tool.requires_confirmation) == (Effect.IDEMPOTENT, Tier.RUN, True)
-    assert (entry.program.passing, entry.program.reads, entry.program.writes) == (Passing.FLAGS, True, True)
+    assert (entry.program.passing, entry.program.reads, entry.program.writes) == (ArgumentPassing.FLAGS, True, True)
     assert entry.examples[0].explanation == "Read output.path to know where it is."
     assert entry.tests[0].files == {"a.png": "not really"}
     assert tool.examples == ({"path": "a.png"},)

@@ -10,7 +10,7 @@ import pytest
 from tests.skills.making import GREET, always, greeter, program, write
 from toolwire import Agent, tool
 from toolwire.execute.sandbox.engines import local_sandbox
-from toolwire.execute.skill_folders import UNUSED_S, Shelf
+from toolwire.execute.skill_folders import UNUSED_S, SkillCopies
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.testing import Line, ScriptedModel, call
 from toolwire.toolbox.skills.active import ActiveSkills
@@ -27,7 +27,7 @@ def kettle() -> str:
 
 
 @pytest.fixture
-def living(skills: Path, shelf: Shelf) -> Callable[..., ActiveSkills]:
+def living(skills: Path, shelf: SkillCopies) -> Callable[..., ActiveSkills]:
     def made(trusted: Trusted = always) -> ActiveSkills:
         return ActiveSkills(SkillsFolder(skills, trusted), local_sandbox, shelf=shelf)
 
@@ -88,7 +88,7 @@ def test_a_copy_that_nobody_needs_goes_when_a_new_one_comes(skills: Path, tmp_pa
     folders = [greeter(skills / name, version) for name, version in (("a", "1"), ("b", "2"), ("c", "3"), ("d", "4"))]
     old, pinned, used, new = ActiveSkills(SkillsFolder(skills, always), local_sandbox).now().found
     digests = [each.folder.digest for each in (old, pinned, used, new)]
-    shelf = Shelf(base, held=[pinned.folder.digest])
+    shelf = SkillCopies(base, held=[pinned.folder.digest])
     for folder, digest in zip(folders[:3], digests[:3], strict=True):
         shelf.place(folder, digest)
     long_ago = time.time() - UNUSED_S - 60

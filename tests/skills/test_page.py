@@ -8,7 +8,7 @@ from toolwire.define.skill_conformance import report_skill_tool
 from toolwire.define.skill_pages import skill_from_page
 from toolwire.define.skills import TOOL_KEYS
 from toolwire.execute.sandbox.engines import local_sandbox
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.toolbox.skills.trials import SkillTrial
 
 PAGE = (Path(__file__).parents[2] / "docs" / "skills.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ def shown(language: str) -> str:
     return str(block)
 
 
-async def test_the_skill_of_the_page_conforms_and_passes_its_tests(skills: Path, shelf: Shelf) -> None:
+async def test_the_skill_of_the_page_conforms_and_passes_its_tests(skills: Path, shelf: SkillCopies) -> None:
     write(skills / "greeter" / "skill.toml", shown("toml"))
     program(skills / "greeter" / "bin" / "greet", shown("python"))
     found = trusted(skills / "greeter")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.skills.making import all_trusted, never, write
 from toolwire.agent import Agent
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox.skills.catalog import scan
@@ -14,7 +14,7 @@ from toolwire.toolbox.skills.pages import skill_tool
 
 
 @pytest.fixture
-def agent(skills: Path, shelf: Shelf) -> Agent:
+def agent(skills: Path, shelf: SkillCopies) -> Agent:
     write(skills / "tidy" / "SKILL.md", "---\ndescription: How to\n  tidy up.\n---\nFirst read [more](ref/more.md).")
     write(skills / "tidy" / "ref" / "more.md", "Then put it away.")
     write(skills / "other" / "SKILL.md", "---\ndescription: Something else.\n---\nDo it.")

@@ -10,7 +10,7 @@ from tests.skills.making import GREET, all_trusted, greeter, one_tool, program, 
 from toolwire.agent import Agent
 from toolwire.errors import ToolFailure
 from toolwire.execute.sandbox.engines import local_sandbox
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.policy import Rule
 from toolwire.testing import ScriptedModel
@@ -229,7 +229,7 @@ async def test_what_was_planted_in_the_workspace_is_not_run_with_a_program(
     assert (await call("bash-it")).text == "json.py"
 
 
-async def test_what_was_trusted_goes_on_running_when_its_folder_changes(shelf: Shelf, skills: Path) -> None:
+async def test_what_was_trusted_goes_on_running_when_its_folder_changes(shelf: SkillCopies, skills: Path) -> None:
     """T54: a program that is swapped afterwards does not run."""
     greeter(skills / "greeter")
     tools = runnable_tools(choose(all_trusted(skills)), local_sandbox(), shelf)
@@ -241,7 +241,7 @@ async def test_what_was_trusted_goes_on_running_when_its_folder_changes(shelf: S
     assert (await agent.call("greet", {"name": "Ada"})).structured == {"greeting": "Hello, Ada!"}
 
 
-def test_a_folder_that_changed_since_it_was_trusted_is_not_copied(shelf: Shelf, skills: Path) -> None:
+def test_a_folder_that_changed_since_it_was_trusted_is_not_copied(shelf: SkillCopies, skills: Path) -> None:
     found = trusted(greeter(skills / "greeter"))
     program(skills / "greeter" / "bin" / "greet", GREET.replace("Hello", "Die"))
 
@@ -249,7 +249,7 @@ def test_a_folder_that_changed_since_it_was_trusted_is_not_copied(shelf: Shelf, 
         shelf.place(found.folder.path, found.folder.digest)
 
 
-def test_a_copy_that_was_tampered_with_is_made_anew(shelf: Shelf, skills: Path) -> None:
+def test_a_copy_that_was_tampered_with_is_made_anew(shelf: SkillCopies, skills: Path) -> None:
     found = trusted(greeter(skills / "greeter"))
     kept = shelf.place(found.folder.path, found.folder.digest)
     (kept / "bin" / "greet").write_text("#!/bin/sh\necho evil\n")
@@ -259,7 +259,7 @@ def test_a_copy_that_was_tampered_with_is_made_anew(shelf: Shelf, skills: Path) 
     assert (again / "bin" / "greet").read_text() == GREET
 
 
-def test_many_can_ask_for_a_copy_at_once(shelf: Shelf, skills: Path) -> None:
+def test_many_can_ask_for_a_copy_at_once(shelf: SkillCopies, skills: Path) -> None:
     found = trusted(greeter(skills / "greeter"))
     with ThreadPoolExecutor(8) as pool:
         places = list(pool.map(lambda _: shelf.place(found.folder.path, found.folder.digest), range(32)))
@@ -267,7 +267,7 @@ def test_many_can_ask_for_a_copy_at_once(shelf: Shelf, skills: Path) -> None:
     assert (place / "bin" / "greet").read_text() == GREET
 
 
-def test_a_copy_outlives_the_folder(shelf: Shelf, skills: Path) -> None:
+def test_a_copy_outlives_the_folder(shelf: SkillCopies, skills: Path) -> None:
     found = trusted(greeter(skills / "greeter"))
     kept = shelf.place(found.folder.path, found.folder.digest)
     (skills / "greeter" / "bin" / "greet").unlink()

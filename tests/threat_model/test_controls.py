@@ -45,7 +45,7 @@ async def test_T10_control_a_runtime_that_hides_a_tool_and_then_asks_no_more_lau
         return "launched"
 
     said = parse_reply(spelling, tools=[launch])
-    await Agent(ScriptedModel(said, "No."), [launch], grant=Grant(tier=Tier.WALK)).ask("Launch!")
+    await Agent(ScriptedModel(said, "ProxyRefusal."), [launch], grant=Grant(tier=Tier.WALK)).ask("Launch!")
     assert launched == []
 
     for wanted in said.calls:  # nothing is judged: what names a registered tool runs
@@ -61,7 +61,7 @@ async def test_T12_control_a_reader_that_guesses_takes_a_word_for_a_yes() -> Non
         removed.append((force, count))
         return "removed"
 
-    await Agent(ScriptedModel(call("remove", force="yes", count=True), "No."), [tool(remove)]).ask("Remove!")
+    await Agent(ScriptedModel(call("remove", force="yes", count=True), "ProxyRefusal."), [tool(remove)]).ask("Remove!")
     assert removed == []
 
     pydantic.validate_call(remove)(**json.loads('{"force": "yes", "count": true}'))

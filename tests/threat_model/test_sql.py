@@ -54,7 +54,7 @@ def look(at: str) -> str:
 async def filled(home: Path) -> None:
     """A record with something behind every door."""
     async with await SqliteStore.at(home) as store:
-        model = ScriptedModel(call("look", at="it"), "Seen.")
+        model = ScriptedModel(call("look", at="it"), "TabState.")
         await Agent(model, [look], store=store).ask("Look!", thread="thread-1")
         await store.request_approval(CARD, ())
         await store.keep(b"a body")

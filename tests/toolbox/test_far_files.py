@@ -24,7 +24,7 @@ from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, coding, remote, write_tool
 from toolwire.toolbox.remote_files.client import RemoteFiles
 from toolwire.toolbox.remote_files.server import answer
-from toolwire.toolbox.remote_files.transports import OverHttp, OverProcess, ssh
+from toolwire.toolbox.remote_files.transports import HttpTransport, ProcessTransport, ssh
 
 Call = Callable[..., Any]
 
@@ -51,7 +51,7 @@ def everyday_work(call: Call, files: Any, root: str) -> None:
 
 @contextmanager
 def over_process(argv: tuple[str, ...]) -> Iterator[RemoteFiles]:
-    way = OverProcess(argv)
+    way = ProcessTransport(argv)
     try:
         yield RemoteFiles(way)
     finally:
@@ -122,7 +122,7 @@ async def test_the_same_tools_work_over_ssh(call: Call, workspace: Path, sshd: t
 
 @pytest.mark.feature("F062")
 def test_the_same_tools_work_over_http(call: Call, workspace: Path) -> None:
-    class Door(BaseHTTPRequestHandler):
+    class RequestMiddleware(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             message = self.rfile.read(int(self.headers["Content-Length"]))
             body = answer(LocalFiles(), [str(workspace)], message)
@@ -134,9 +134,9 @@ def test_the_same_tools_work_over_http(call: Call, workspace: Path) -> None:
         def log_message(self, *_: Any) -> None:
             """Nobody reads it."""
 
-    server = HTTPServer(("127.0.0.1", 0), Door)
+    server = HTTPServer(("127.0.0.1", 0), RequestMiddleware)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    way, lost = (OverHttp(f"http://127.0.0.1:{server.server_port}/{path}") for path in ("files", "elsewhere"))
+    way, lost = (HttpTransport(f"http://127.0.0.1:{server.server_port}/{path}") for path in ("files", "elsewhere"))
     try:
         everyday_work(call, RemoteFiles(way), str(workspace))
         with pytest.raises(OSError, match="HTTP 404"):
@@ -147,7 +147,7 @@ def test_the_same_tools_work_over_http(call: Call, workspace: Path) -> None:
         server.shutdown()
         server.server_close()
     with pytest.raises(OSError, match="cannot be reached"):
-        RemoteFiles(OverHttp(f"http://127.0.0.1:{server.server_port}/files")).stat(str(workspace), "b.md")
+        RemoteFiles(HttpTransport(f"http://127.0.0.1:{server.server_port}/files")).stat(str(workspace), "b.md")
 
 
 def test_a_folder_that_is_not_offered_cannot_be_asked_for(workspace: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_file_that_grows_or_lies_about_its_size_is_read_in_bounds() -> None:
     ],
 )
 def test_a_program_that_does_not_answer_is_ended_and_said(program: str, number: int) -> None:
-    way = OverProcess((sys.executable, "-c", program), timeout_s=2.0)
+    way = ProcessTransport((sys.executable, "-c", program), timeout_s=2.0)
     try:
         with pytest.raises(OSError) as raised:
             RemoteFiles(way).stat("R", "a")

@@ -20,9 +20,9 @@ from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import ForTurn, Until
 from toolwire.record.contract import Store
 from toolwire.testing import FrozenClock, ScriptedModel, call
-from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.orchestration_tools import orchestration_tools
-from toolwire.toolbox.agents.workers import Worker
+from toolwire.toolbox.agents.workers import SubAgentProfile
 
 GRANT = Grant(Tier.RUN, frozenset({"session"}), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL, max_calls=40)
 JOIN = call(
@@ -39,8 +39,8 @@ class Office:
         self.grants: list[Grant] = []
 
     def boss(self, *script: Any, grant: Grant = GRANT) -> Agent:
-        crew = Crew(self.store, [Worker("hand", "works", GRANT, self._hand)])
-        tools = orchestration_tools(crew, self.clock)
+        sub_agents = SubAgents(self.store, [SubAgentProfile("hand", "works", GRANT, self._hand)])
+        tools = orchestration_tools(sub_agents, self.clock)
         boss = Agent(ScriptedModel(*script), tools, grant=grant, store=self.store, suspends=True, name="boss")
         boss.runtime.clock = self.clock
         return boss
@@ -84,7 +84,7 @@ async def results(store: Store, turn_id: str) -> list[ToolResult]:
 
 
 def test_the_tools_are_sound() -> None:
-    assert [report(each) for each in orchestration_tools(Crew(MemoryStore(), ()))] == [[]] * 6
+    assert [report(each) for each in orchestration_tools(SubAgents(MemoryStore(), ()))] == [[]] * 6
 
 
 @pytest.mark.feature("F175")
@@ -231,7 +231,9 @@ async def test_what_agents_are_given_gets_smaller_and_never_deeper_than_allowed(
     ).ask("Go")
     [result] = await results(office.store, answer.turn_id)
     child = (await office.store.turn(result.structured["agent_turn_id"])).opening
-    deep = office.boss(call("delegate_async", target_strategy="new", target_ref="hand", instruction="Dig."), "No.")
+    deep = office.boss(
+        call("delegate_async", target_strategy="new", target_ref="hand", instruction="Dig."), "ProxyRefusal."
+    )
     refused = await deep.ask("Go", thread="sub/root/3/x")
 
     assert (child.grant.tier, child.grant.max_calls) == (Tier.WALK, 5)
@@ -255,7 +257,7 @@ async def test_what_agents_are_given_gets_smaller_and_never_deeper_than_allowed(
 async def test_an_order_that_cannot_be_carried_out_is_refused_and_begins_nothing(
     office: Office, made: Any, words: str
 ) -> None:
-    answer = await office.boss(made, "No.").ask("Go")
+    answer = await office.boss(made, "ProxyRefusal.").ask("Go")
 
     [result] = await results(office.store, answer.turn_id)
     assert (result.ok, words in result.text) == (False, True)
@@ -272,7 +274,7 @@ async def test_a_model_reads_later_what_came_of_a_call_that_runs_on_its_own(offi
         return "bread"
 
     def baker(*script: Any, name: str = "baker") -> Agent:
-        tools = [bake, *orchestration_tools(Crew(office.store, ()))]
+        tools = [bake, *orchestration_tools(SubAgents(office.store, ()))]
         return Agent(ScriptedModel(*script), tools, grant=GRANT, store=office.store, name=name)
 
     first = baker(call("bake"), "Fine.")
@@ -283,7 +285,7 @@ async def test_a_model_reads_later_what_came_of_a_call_that_runs_on_its_own(offi
     done.set()
     await first.runtime.close()
     late = await baker(reads, "Bread.").ask("And now?")
-    others = await baker(reads, "No.", name="thief").ask("Mine?")
+    others = await baker(reads, "ProxyRefusal.", name="thief").ask("Mine?")
 
     told = [(await results(office.store, one.turn_id))[-1] for one in (early, late, others)]
     assert [one.structured and one.structured["status"] for one in told] == ["running", "success", None]

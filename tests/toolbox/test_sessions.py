@@ -22,9 +22,9 @@ from toolwire.protocol.turns import Limits
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
-from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.delegation_tools import teamwork
-from toolwire.toolbox.agents.workers import DEEPEST, Delegation, Worker
+from toolwire.toolbox.agents.workers import DEEPEST, Delegation, SubAgentProfile
 
 MAY = frozenset({"session", "file_read", "shell"})
 WIDE = Grant(Tier.RUN, MAY, ("/work",), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL)
@@ -53,18 +53,18 @@ class Office:
         self.made: list[Agent] = []
         self.tools: tuple[Tool, ...] = ()
 
-    def worker(self, name: str, grant: Grant = WIDE, **options: Any) -> Worker:
+    def worker(self, name: str, grant: Grant = WIDE, **options: Any) -> SubAgentProfile:
         def make(given: Grant) -> Agent:
             agent = Agent(self.models[name], (wipe, page, *self.tools), grant=given, store=self.store, **options)
             self.made.append(agent)
             return agent
 
-        return Worker(name, f"does {name}", grant, make)
+        return SubAgentProfile(name, f"does {name}", grant, make)
 
-    def crew(self, *workers: Worker, **options: Any) -> Crew:
-        crew = Crew(self.store, workers, **options)
-        self.tools = teamwork(crew)
-        return crew
+    def sub_agents(self, *workers: SubAgentProfile, **options: Any) -> SubAgents:
+        sub_agents = SubAgents(self.store, workers, **options)
+        self.tools = teamwork(sub_agents)
+        return sub_agents
 
     def boss(self, *script: Line | Callable[[Request], Line], grant: Grant = WIDE, project: str = "default") -> Agent:
         tools = (wipe, page, *self.tools)
@@ -90,13 +90,13 @@ def results(agent_model: ScriptedModel) -> list[ToolResult]:
 
 
 def test_the_session_tools_conform() -> None:
-    assert [report(each) for each in teamwork(Crew(MemoryStore(), ()))] == [[]] * 7
+    assert [report(each) for each in teamwork(SubAgents(MemoryStore(), ()))] == [[]] * 7
 
 
 @pytest.mark.feature("F254")
 async def test_a_task_is_done_by_another_agent_and_its_answer_comes_back(store: Store) -> None:
     office = Office(store, reader=["There are three files."])
-    office.crew(office.worker("reader"))
+    office.sub_agents(office.worker("reader"))
     boss = office.boss(call("task", prompt="Count the files."), "It says three.")
 
     async with asyncio.timeout(5):
@@ -114,7 +114,7 @@ async def test_a_task_is_done_by_another_agent_and_its_answer_comes_back(store: 
 @pytest.mark.feature("F254")
 async def test_a_sub_agent_may_do_what_both_may_and_never_more(store: Store) -> None:
     office = Office(store, reader=[call("wipe"), "I could not."])
-    office.crew(
+    office.sub_agents(
         office.worker("reader", Grant(Tier.RUN, frozenset({"session", "shell", "network"}), ("/work/a", "/etc")))
     )
     asking = Grant(Tier.WALK, frozenset({"session", "file_read"}), ("/work",), max_calls=10)
@@ -135,8 +135,10 @@ async def test_a_sub_agent_may_do_what_both_may_and_never_more(store: Store) -> 
 async def test_a_worker_that_gives_itself_more_is_held_to_its_grant(store: Store) -> None:
     """A maker that ignores what it is given changes nothing."""
     office = Office(store, reader=["Done."])
-    greedy = Worker("reader", "takes all", Grant(), lambda _: Agent(office.models["reader"], grant=WIDE, store=store))
-    office.crew(greedy)
+    greedy = SubAgentProfile(
+        "reader", "takes all", Grant(), lambda _: Agent(office.models["reader"], grant=WIDE, store=store)
+    )
+    office.sub_agents(greedy)
 
     result = await office.call("task", prompt="Go.")
 
@@ -149,8 +151,8 @@ async def test_a_worker_that_gives_itself_more_is_held_to_its_grant(store: Store
 async def test_taint_goes_along_with_an_errand(store: Store, deep: int) -> None:
     """An agent that has read untrusted content cannot have it obeyed by a sub-agent."""
     passed_on = call("task", prompt="Wipe everything.", agent="doer")
-    office = Office(store, middle=[passed_on, "No."], doer=[call("wipe"), "No."])
-    office.crew(office.worker("middle"), office.worker("doer"))
+    office = Office(store, middle=[passed_on, "ProxyRefusal."], doer=[call("wipe"), "ProxyRefusal."])
+    office.sub_agents(office.worker("middle"), office.worker("doer"))
     errand = passed_on if deep == 1 else call("task", prompt="Have it wiped.", agent="middle")
     boss = office.boss(call("page"), errand, "Well.")
 
@@ -165,8 +167,8 @@ async def test_taint_goes_along_with_an_errand(store: Store, deep: int) -> None:
 
 
 async def test_taint_stays_with_a_session_whoever_speaks_in_it_next(store: Store) -> None:
-    office = Office(store, doer=["Ready.", call("wipe"), "No."])
-    office.crew(office.worker("doer"))
+    office = Office(store, doer=["Ready.", call("wipe"), "ProxyRefusal."])
+    office.sub_agents(office.worker("doer"))
     boss = office.boss(call("page"), call("task", prompt="Wipe everything when asked to go on."), "Well.")
     async with asyncio.timeout(5):
         await boss.ask("What does the page say?")
@@ -181,7 +183,7 @@ async def test_taint_stays_with_a_session_whoever_speaks_in_it_next(store: Store
 
 async def test_without_taint_an_errand_is_done_as_granted(store: Store) -> None:
     office = Office(store, doer=[call("wipe"), "Yes."])
-    office.crew(office.worker("doer"))
+    office.sub_agents(office.worker("doer"))
 
     async with asyncio.timeout(5):
         await office.boss(call("task", prompt="Wipe everything."), "Well.").ask("Please wipe everything.")
@@ -191,7 +193,7 @@ async def test_without_taint_an_errand_is_done_as_granted(store: Store) -> None:
 
 async def test_sub_agents_of_one_question_share_its_calls_and_tokens(store: Store) -> None:
     office = Office(store, reader=[says("One.", usage=None), "Two.", "Three.", "Four."])
-    crew = office.crew(office.worker("reader"), tokens=1)
+    sub_agents = office.sub_agents(office.worker("reader"), tokens=1)
     boss = office.boss([call("task", "a", prompt="1")], [call("task", "b", prompt="2")], "Done.")
 
     async with asyncio.timeout(5):
@@ -200,12 +202,12 @@ async def test_sub_agents_of_one_question_share_its_calls_and_tokens(store: Stor
     kept = [card.result for card in await store.calls(tool="task") if card.result is not None]
     assert sorted(one.ok for one in kept) == [False, True]
     assert "used up" in next(one for one in kept if not one.ok).text
-    assert crew.workers.keys() == {"reader"}
+    assert sub_agents.workers.keys() == {"reader"}
 
 
 async def test_all_agents_together_stay_within_the_budget_of_a_day(store: Store) -> None:
     office = Office(store, reader=[says("One.", usage=Usage(600, 10)), "Two."])
-    office.crew(office.worker("reader"), budget=Budget(tokens=600))
+    office.sub_agents(office.worker("reader"), budget=Budget(tokens=600))
 
     first = await office.call("task", prompt="1")
     second = await office.call("task", prompt="2")
@@ -219,7 +221,7 @@ async def test_what_runs_and_has_not_ended_counts_for_the_budget_of_a_day(store:
     """The asking turn has used 600 tokens and two calls, one of them the errand itself: one call and 400 are left."""
     reading = says("", call("wipe"), usage=Usage(150, 0)), says("", call("wipe"), usage=Usage(250, 0))
     office = Office(store, reader=[*reading, "Never."])
-    office.crew(office.worker("reader"), budget=Budget(tokens=1000, calls=3))
+    office.sub_agents(office.worker("reader"), budget=Budget(tokens=1000, calls=3))
     asks = says("", call("wipe"), usage=Usage(300, 0)), says("", call("task", prompt="1"), usage=Usage(300, 0))
 
     async with asyncio.timeout(5):
@@ -235,7 +237,7 @@ async def test_what_runs_and_has_not_ended_counts_for_the_budget_of_a_day(store:
 
 async def test_what_sub_agents_use_counts_for_whoever_has_them_on_account(store: Store) -> None:
     office = Office(store, reader=[says("One.", usage=Usage(600, 10))])
-    office.crew(office.worker("reader"))
+    office.sub_agents(office.worker("reader"))
     await office.call("task", prompt="1")
 
     careful = Agent(ScriptedModel("Never."), store=store, name="boss", budget=Budget(tokens=600), accounts=("reader",))
@@ -252,9 +254,9 @@ async def test_another_process_goes_on_with_what_is_left_of_the_purse(store: Sto
     for number in range(4):
         office = Office(store, reader=[says("Done.", usage=Usage(60, 0))])
         worker = office.worker("reader")
-        crew = Crew(store, [worker], tokens=100)
+        sub_agents = SubAgents(store, [worker], tokens=100)
         try:
-            await crew.run(Delegation(worker, "Go.", f"sub/turn-1/1/{number}", asking), 5)
+            await sub_agents.run(Delegation(worker, "Go.", f"sub/turn-1/1/{number}", asking), 5)
         except ToolFailure as failure:
             ended.append(str(failure))
         else:
@@ -277,7 +279,7 @@ async def test_those_who_work_at_the_same_time_share_calls_and_tokens(store: Sto
 
 async def test_a_grant_of_few_calls_is_halved_for_each_who_starts(store: Store) -> None:
     office = Office(store, reader=["1", "2", "3"])
-    office.crew(office.worker("reader"))
+    office.sub_agents(office.worker("reader"))
     boss = office.boss([call("task", str(at), prompt=str(at)) for at in range(2)], "Done.", grant=Grant(
         Tier.RUN, MAY, confirmed=frozenset({"*"}), max_calls=8
     ))  # fmt: skip
@@ -291,7 +293,7 @@ async def test_a_grant_of_few_calls_is_halved_for_each_who_starts(store: Store) 
 async def test_agents_send_agents_only_so_deep(store: Store) -> None:
     script = [call("task", prompt="Deeper.")] * DEEPEST + ["Enough."] * (DEEPEST + 1)
     office = Office(store, digger=script)
-    office.crew(office.worker("digger"))
+    office.sub_agents(office.worker("digger"))
 
     result = await office.call("task", prompt="Dig.")
 
@@ -303,7 +305,7 @@ async def test_agents_send_agents_only_so_deep(store: Store) -> None:
 
 async def test_a_sub_agent_ends_before_its_caller_stops_waiting(store: Store) -> None:
     office = Office(store, reader=["Done."])
-    office.crew(office.worker("reader", limits=Limits(deadline_s=10_000)))
+    office.sub_agents(office.worker("reader", limits=Limits(deadline_s=10_000)))
 
     await office.call("task", prompt="Go.")
 
@@ -314,7 +316,7 @@ async def test_a_sub_agent_ends_before_its_caller_stops_waiting(store: Store) ->
 
 async def test_a_model_that_fails_and_an_unknown_agent_are_told(store: Store) -> None:
     office = Office(store, reader=[])
-    office.crew(office.worker("reader"), office.worker("writer"))
+    office.sub_agents(office.worker("reader"), office.worker("writer"))
 
     failed = await office.call("task", prompt="Go.", agent="reader")
     unknown = await office.call("task", prompt="Go.", agent="raeder")
@@ -329,7 +331,7 @@ async def test_a_model_that_fails_and_an_unknown_agent_are_told(store: Store) ->
 @pytest.mark.feature("F255")
 async def test_agents_and_sessions_are_listed_with_how_they_stand(store: Store) -> None:
     office = Office(store, reader=["Three."])
-    office.crew(office.worker("reader"))
+    office.sub_agents(office.worker("reader"))
     boss = office.boss("Green is best.", "Black, then.")
     async with asyncio.timeout(5):
         await boss.ask("Which tea?", thread="tea")
@@ -348,7 +350,7 @@ async def test_agents_and_sessions_are_listed_with_how_they_stand(store: Store) 
 @pytest.mark.feature("F255")
 async def test_history_shows_what_was_said_and_only_in_the_own_project(store: Store) -> None:
     office = Office(store)
-    office.crew()
+    office.sub_agents()
     async with asyncio.timeout(5):
         await office.boss(call("page"), "Rubbish.").ask("Read it.", thread="tea")
 
@@ -376,13 +378,13 @@ async def test_a_spawned_agent_works_in_the_background_and_can_be_spoken_to(stor
         return await first(request, on_delta)
 
     model.ask = slow  # type: ignore[method-assign] # a model that takes its time
-    async with office.crew(office.worker("reader")) as crew:
+    async with office.sub_agents(office.worker("reader")) as sub_agents:
         spawned = (await office.call("sessions_spawn", prompt="Find it.")).structured["session"]
         working = (await office.call("session_status", session=spawned)).structured["state"]
         busy = await office.call("sessions_send", session=spawned, message="Where?")
         gate.set()
         async with asyncio.timeout(5):
-            await crew.wait(spawned)
+            await sub_agents.wait(spawned)
         done = (await office.call("session_status", session=spawned)).structured
         sent = (await office.call("sessions_send", session=spawned, message="Where?")).structured
 
@@ -395,7 +397,7 @@ async def test_a_spawned_agent_works_in_the_background_and_can_be_spoken_to(stor
 
 async def test_nobody_is_spoken_to_in_a_persons_name(store: Store) -> None:
     office = Office(store, reader=["?"])
-    office.crew(office.worker("reader"))
+    office.sub_agents(office.worker("reader"))
     async with asyncio.timeout(5):
         await office.boss("Hello.").ask("Hi", thread="tea")
 
@@ -407,10 +409,10 @@ async def test_nobody_is_spoken_to_in_a_persons_name(store: Store) -> None:
 
 async def test_what_fails_in_the_background_is_found_in_its_status(store: Store) -> None:
     office = Office(store, reader=[])
-    async with office.crew(office.worker("reader")) as crew:
+    async with office.sub_agents(office.worker("reader")) as sub_agents:
         spawned = (await office.call("sessions_spawn", prompt="Go.")).structured["session"]
         async with asyncio.timeout(5):
-            await crew.wait(spawned)
+            await sub_agents.wait(spawned)
         status = (await office.call("session_status", session=spawned)).structured
 
     assert status["state"] == "failed"
@@ -425,6 +427,6 @@ async def test_leaving_the_block_ends_those_in_the_background(store: Store) -> N
 
     office.models["reader"].ask = never  # type: ignore[method-assign] # a model that never answers
     async with asyncio.timeout(5):
-        async with office.crew(office.worker("reader")) as crew:
+        async with office.sub_agents(office.worker("reader")) as sub_agents:
             spawned = (await office.call("sessions_spawn", prompt="Go.")).structured["session"]
-    assert not crew.is_working(spawned)
+    assert not sub_agents.is_working(spawned)

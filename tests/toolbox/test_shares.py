@@ -21,9 +21,9 @@ from toolwire.protocol.turns import Limits
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import FrozenClock, Line, ScriptedModel, call, says
-from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.delegation_tools import teamwork
-from toolwire.toolbox.agents.workers import Worker
+from toolwire.toolbox.agents.workers import SubAgentProfile
 
 GRANT = Grant(Tier.RUN, frozenset({"session"}), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL, max_calls=20)
 
@@ -36,7 +36,7 @@ class Question:
         self.steps: list[str] = []
         self.lines: list[Line] = []
         self.tools: tuple[Tool, ...] = (self._step(),)
-        self.crew = Crew(store, [Worker("hand", "works", GRANT, self._hand)], budget=budget)
+        self.sub_agents = SubAgents(store, [SubAgentProfile("hand", "works", GRANT, self._hand)], budget=budget)
 
     def _step(self) -> Tool:
         @tool
@@ -51,10 +51,12 @@ class Question:
         return step
 
     def _hand(self, grant: Grant) -> Agent:
-        return self._timed(Agent(ScriptedModel(*self.lines), (*self.tools, *teamwork(self.crew)), store=self.store))
+        return self._timed(
+            Agent(ScriptedModel(*self.lines), (*self.tools, *teamwork(self.sub_agents)), store=self.store)
+        )
 
     def boss(self, *script: Line, limits: Limits | None = None, grant: Grant = GRANT) -> Agent:
-        tools = (*self.tools, *teamwork(self.crew))
+        tools = (*self.tools, *teamwork(self.sub_agents))
         return self._timed(
             Agent(ScriptedModel(*script), tools, grant=grant, limits=limits, store=self.store, budget=self.budget,
                   accounts=["hand"], name="boss")
@@ -116,7 +118,7 @@ async def test_a_sub_agent_that_is_stopped_gives_back_what_it_has_not_used(store
     question.tools = (*question.tools, wait)
     question.lines = [says("", call("wait"), usage=Usage(30, 0))]
     async with asyncio.timeout(5):
-        async with question.crew:
+        async with question.sub_agents:
             answer = await question.boss(call("sessions_spawn", prompt="Go."), "So.", limits=Limits(tokens=1000)).ask(
                 "?"
             )
@@ -142,7 +144,7 @@ async def test_what_sub_agents_hold_is_not_their_questions_own(store: Store) -> 
         "So.", grant=Grant(Tier.RUN, frozenset({"session"}), confirmed=frozenset({"*"}), max_calls=7),
     )  # fmt: skip
     async with asyncio.timeout(5):
-        async with question.crew:
+        async with question.sub_agents:
             await boss.ask("?")
             go_on.set()
 
@@ -180,7 +182,7 @@ async def test_a_sub_agent_in_the_background_has_no_more_time_than_its_question_
     question = Question(store, clock=clock)
     question.lines = ["Done."]
     script = call("step", who="boss", seconds=30), call("sessions_spawn", prompt="Go."), "So."
-    async with asyncio.timeout(5), question.crew:
+    async with asyncio.timeout(5), question.sub_agents:
         await question.boss(*script, limits=Limits(deadline_s=50)).ask("?")
         [turn] = [one for one in await store.turns() if one.agent == "hand"]
 

@@ -65,7 +65,7 @@ def outside(tmp_path: Path, workspace: Path) -> Path:
     return tmp_path
 
 
-def world(outside: Path) -> dict[str, bytes]:
+def time_source(outside: Path) -> dict[str, bytes]:
     """Everything outside of the workspace."""
     return {
         str(path): path.read_bytes()
@@ -96,7 +96,7 @@ def attempts(path: str) -> Iterator[tuple[Tool, dict[str, Any]]]:
 @pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
 def test_T20_no_path_reaches_anything_outside_of_the_workspace(outside: Path, workspace: Path, path: str) -> None:
     path = path.replace("{outside}", str(outside))
-    before = world(outside)
+    before = time_source(outside)
     context = Context(grant=Grant(roots=(str(workspace),)))
     for tool, arguments in attempts(path):
         try:
@@ -105,7 +105,7 @@ def test_T20_no_path_reaches_anything_outside_of_the_workspace(outside: Path, wo
             said = str(failure)
         assert SECRET not in said, tool.name
         assert "root:" not in said, tool.name
-    assert world(outside) == before
+    assert time_source(outside) == before
 
 
 @pytest.mark.control("T20")

@@ -16,9 +16,9 @@ from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import ForApproval, ForTurn
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
-from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.delegation_tools import teamwork
-from toolwire.toolbox.agents.workers import Worker
+from toolwire.toolbox.agents.workers import SubAgentProfile
 
 GRANT = Grant(Tier.RUN, frozenset({"session"}), confirmed=frozenset({"task", "sessions_send", "sessions_spawn"}))
 
@@ -42,9 +42,9 @@ class House:
         def make(grant: Grant) -> Agent:
             return Agent(ScriptedModel(*work), [self.unlock], grant=grant, store=self.store, suspends=True)
 
-        crew = Crew(self.store, [Worker("porter", "opens doors", GRANT, make)])
+        sub_agents = SubAgents(self.store, [SubAgentProfile("porter", "opens doors", GRANT, make)])
         model = ScriptedModel(*script)
-        return Agent(model, teamwork(crew), grant=GRANT, store=self.store, suspends=True, name="boss")
+        return Agent(model, teamwork(sub_agents), grant=GRANT, store=self.store, suspends=True, name="boss")
 
     async def begin(self) -> Suspended:
         boss = self.boss((call("task", prompt="Open 7"),), (call("unlock", door=7),))

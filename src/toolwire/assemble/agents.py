@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from toolwire.fleet.dispatcher import BusDispatcher
     from toolwire.hub import turn_loop
     from toolwire.toolbox.agents import delegation, workers
-    from toolwire.toolbox.agents.delegation import Crew
+    from toolwire.toolbox.agents.delegation import SubAgents
 else:
     # Loaded where they are needed, which is in few projects.
     turn_loop = lazy_module("toolwire.hub.turn_loop")
@@ -196,7 +196,7 @@ class _AgentFactory:
         team = _Team(self, closing)
         usual = tool_dependencies(self.project, self.store)
         ask = self.user.answer if self.user.present else None
-        given = replace(usual, ask=ask, crew=team.crew, closing=closing)
+        given = replace(usual, ask=ask, sub_agents=team.sub_agents, closing=closing)
         others = only in (*GROUPS["teamwork"], *GROUPS["orchestration"])
         team.toolbox = toolbox_of(self.project, given, only="" if others else only)
         return team.toolbox
@@ -230,19 +230,19 @@ class _Team:
         self._executor = executor_of(made.project, made.over_bus)
         self.toolbox = Toolbox()
 
-    def crew(self) -> "Crew":
+    def sub_agents(self) -> "SubAgents":
         """All of them, over the store of the project."""
         made = self._made
         granted = partial(made.project.settings.granted_to, grant=made.grant)
         members = [
-            workers.Worker(name, f"{spec.name}, with the tools of the agent that asks.", granted(name), make)
+            workers.SubAgentProfile(name, f"{spec.name}, with the tools of the agent that asks.", granted(name), make)
             for name, spec in self._specs().items()
             for make in [partial(self._agent, spec)]
         ]
-        crew = delegation.Crew(made.store, members, budget=made.spec.budget)
+        sub_agents = delegation.SubAgents(made.store, members, budget=made.spec.budget)
         self._closing.push_async_callback(self._close)
-        self._closing.push_async_exit(crew)
-        return crew
+        self._closing.push_async_exit(sub_agents)
+        return sub_agents
 
     def _specs(self) -> dict[str, ModelSpec]:
         """None while a recording stands for the model: what a sub-agent would say is not on it."""

@@ -57,7 +57,7 @@ def on_remote(settings: Settings, given: ToolDependencies) -> ToolDependencies:
     for key, is_set in (("tools.workspace_bytes", given.most_bytes is not None), ("tools.readable", given.readable)):
         if is_set:
             raise SettingsError(f"{key} is about this machine, and workspace.remote works on another; leave one out")
-    send = transports.OverProcess(
+    send = transports.ProcessTransport(
         transports.ssh(folder.user_and_host, folder.path, python=chosen.python, options=_options(settings, folder))
     )
     if given.closing is not None:

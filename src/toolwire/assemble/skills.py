@@ -11,7 +11,7 @@ from toolwire.settings import Settings, is_trusted, state_folder, user_folder
 from toolwire.toolbox.registry import reads_skills, sandbox_of
 from toolwire.toolbox.skills.active import ActiveSkills
 from toolwire.toolbox.skills.catalog import Skills
-from toolwire.toolbox.skills.choice import Chosen
+from toolwire.toolbox.skills.choice import SkillChoice
 from toolwire.toolbox.skills.watch import SkillsFolder
 
 FOLDER = "skills"
@@ -41,7 +41,7 @@ class ProjectSkills:
     def now(self) -> Skills:
         return self._living.now()
 
-    def chosen(self, taken: Iterable[str]) -> Chosen:
+    def chosen(self, taken: Iterable[str]) -> SkillChoice:
         """Which tools are offered beside the ones whose names are taken. Raises SettingsError for a pin in vain."""
         try:
             return self._living.chosen(taken)

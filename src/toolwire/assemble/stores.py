@@ -11,7 +11,7 @@ from toolwire.assemble.telemetry import measured
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.record.projects import ProjectStore, of_project
-from toolwire.record.retention import Keep, Retention
+from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
 from toolwire.record.upkeep import pruned_in_background
 from toolwire.settings.schema import RetentionSettings
@@ -63,8 +63,8 @@ def retention_of(chosen: RetentionSettings) -> Retention:
     )
 
 
-def _keep(days: float | None, megabytes: float | None) -> Keep:
-    return Keep(days, None if megabytes is None else int(megabytes * 1_000_000))
+def _keep(days: float | None, megabytes: float | None) -> KeepLimits:
+    return KeepLimits(days, None if megabytes is None else int(megabytes * 1_000_000))
 
 
 async def require_own_state(project: ProjectFolder) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from toolwire.decide.addresses import address_fits
-from toolwire.decide.families import Reach, reach
+from toolwire.decide.families import RuleReach, reach
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass
@@ -19,7 +19,7 @@ class AddressRules:
 
     @classmethod
     def of(cls, grant: Grant) -> "AddressRules":
-        spoken = (rule for rule in grant.rules if rule.verdict is not Verdict.ALLOW and Reach.PAGES in reach(rule))
+        spoken = (rule for rule in grant.rules if rule.verdict is not Verdict.ALLOW and RuleReach.PAGES in reach(rule))
         return cls(tuple(spoken))
 
     def denying(self) -> "AddressRules":

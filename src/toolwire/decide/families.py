@@ -44,7 +44,7 @@ def shows_key_files(tool: str, arguments: Mapping[str, Any]) -> bool:
     return any(isinstance(path, str) and holds_keys(path) for path in paths)
 
 
-class Reach(Flag):
+class RuleReach(Flag):
     """What a rule about a path or an address is about: content, names, changes of files, or pages of the web."""
 
     NOTHING = 0
@@ -61,18 +61,18 @@ def every_name(tools: frozenset[str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def reach(rule: Rule) -> Reach:
+def reach(rule: Rule) -> RuleReach:
     """What a rule about a path or an address is about; nothing for any other rule."""
-    names, found = every_name(rule.tools), Reach.NOTHING
+    names, found = every_name(rule.tools), RuleReach.NOTHING
     if rule.argument in PATH_ARGUMENTS:
         if names & SHOWING or rule.permission == "file_read":
-            found |= Reach.CONTENT | Reach.NAMES
+            found |= RuleReach.CONTENT | RuleReach.NAMES
         if names & LISTING:
-            found |= Reach.NAMES
+            found |= RuleReach.NAMES
         if names & CHANGING or rule.permission == "file_write":
-            found |= Reach.CHANGES
+            found |= RuleReach.CHANGES
     elif rule.argument == URL_ARGUMENT and (names & FETCHING or rule.permission == "network"):
-        found |= Reach.PAGES
+        found |= RuleReach.PAGES
     return found
 
 
@@ -80,10 +80,10 @@ def reach(rule: Rule) -> Reach:
 def tools_like_it(rule: Rule) -> frozenset[str]:
     """The built-in tools that a rule about a path or an address means because of what they do."""
     about, found = reach(rule), frozenset[str]()
-    if Reach.CONTENT in about:
+    if RuleReach.CONTENT in about:
         found |= SHOWING | _SHOWS_WHAT_IT_CHANGED
-    if Reach.NAMES in about:
+    if RuleReach.NAMES in about:
         found |= LISTING
-    if Reach.CHANGES in about:
+    if RuleReach.CHANGES in about:
         found |= CHANGING
-    return found | FETCHING if Reach.PAGES in about else found
+    return found | FETCHING if RuleReach.PAGES in about else found

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Fit(IntEnum):
+class RuleMatch(IntEnum):
     """Whether a rule means a call."""
 
     NO = 0

@@ -7,7 +7,7 @@ from toolwire.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class OptionTable:
     """What a command may be given: letters without a value, letters with one, long names, and so many other words.
 
     A letter among `valued` must take a value wherever it stands, since what is behind it is not looked at. Where words

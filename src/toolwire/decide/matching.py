@@ -21,7 +21,7 @@ from toolwire.decide.families import (
     reach,
     tools_like_it,
 )
-from toolwire.decide.fit import Fit
+from toolwire.decide.fit import RuleMatch
 from toolwire.decide.globs import fits
 from toolwire.decide.paths import fold, path_fits
 from toolwire.decide.reading import only_reads, runs_nothing_else
@@ -36,15 +36,15 @@ def concerns(rule: Rule, tool: Tool) -> bool:
     return tool.name in rule.tools or (bool(rule.permission) and rule.permission in tool.needs)
 
 
-def meant(rule: Rule, tool: Tool, arguments: Mapping[str, Any], reading: Reading | None, grant: Grant) -> Fit:
+def meant(rule: Rule, tool: Tool, arguments: Mapping[str, Any], reading: Reading | None, grant: Grant) -> RuleMatch:
     """Whether a rule that denies or asks means this call, whose paths may begin at a folder of the grant."""
     named = concerns(rule, tool) or tool.name in every_name(rule.tools)
     if named and not rule.argument:
-        return Fit.YES
+        return RuleMatch.YES
     if reading is not None and reach(rule):
         return reaches(rule, reading, grant, str(arguments.get(FOLDER_ARGUMENT) or "."))
     if not named and tool.name not in tools_like_it(rule):
-        return Fit.NO
+        return RuleMatch.NO
     if rule.argument == SHELL_ARGUMENT and reading is not None:
         return _means_commands(rule, reading)
     if tool.name in SHOWING_FOLDERS and reach(rule):
@@ -53,15 +53,15 @@ def meant(rule: Rule, tool: Tool, arguments: Mapping[str, Any], reading: Reading
     if not values and rule.argument not in tool.input_schema.get("properties", ()):
         # A patch names its files in another way: the tool holds what is denied, and cannot ask.
         asks = rule.verdict is Verdict.ASK and tool.name in CHANGING
-        return Fit.MAYBE if named or asks else Fit.NO
-    return Fit.YES if any(_value_fits(value, rule, grant.roots) for value in values) else Fit.NO
+        return RuleMatch.MAYBE if named or asks else RuleMatch.NO
+    return RuleMatch.YES if any(_value_fits(value, rule, grant.roots) for value in values) else RuleMatch.NO
 
 
-def _means_folders(rule: Rule, arguments: Mapping[str, Any], roots: Sequence[str]) -> Fit:
+def _means_folders(rule: Rule, arguments: Mapping[str, Any], roots: Sequence[str]) -> RuleMatch:
     """Whether a tool that shows whole folders is asked for what a rule is about; what lies deeper it leaves out."""
     top = str(arguments.get("repository") or ".")
     inside = [normpath(join(top, str(path))) for path in _values(rule, arguments)] or [top]
-    return Fit.YES if any(path_fits(one, rule.pattern, roots) for one in inside) else Fit.NO
+    return RuleMatch.YES if any(path_fits(one, rule.pattern, roots) for one in inside) else RuleMatch.NO
 
 
 def _values(rule: Rule, arguments: Mapping[str, Any]) -> list[Any]:
@@ -85,13 +85,13 @@ _LONGEST_NAME = 8192
 """No path and no address that a tool takes is longer."""
 
 
-def _means_commands(rule: Rule, reading: Reading) -> Fit:
+def _means_commands(rule: Rule, reading: Reading) -> RuleMatch:
     if any(begins(words, rule.pattern) for command in reading.commands for words in _by_name(command)):
-        return Fit.YES
+        return RuleMatch.YES
     if reading.doubt and (rule.verdict is Verdict.ASK or not only_reads(reading)):
-        return Fit.MAYBE
+        return RuleMatch.MAYBE
     wanted = rule.pattern.split()
-    return Fit.MAYBE if any(_might_begin(words, wanted) for words in reading.commands) else Fit.NO
+    return RuleMatch.MAYBE if any(_might_begin(words, wanted) for words in reading.commands) else RuleMatch.NO
 
 
 def _by_name(words: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -6,7 +6,7 @@ that open files ask here once more.
 
 from collections.abc import Iterable
 
-from toolwire.decide.families import SHOWING, Reach, reach
+from toolwire.decide.families import SHOWING, RuleReach, reach
 from toolwire.decide.paths import may_hold, path_fits
 from toolwire.protocol.key_files import holds_keys
 from toolwire.protocol.policy import Rule, Verdict
@@ -31,10 +31,10 @@ class PathRules:
     guards_keys: bool = False
 
     @classmethod
-    def of(cls, grant: Grant, about: Reach, named: Iterable[str] = ()) -> "PathRules":
+    def of(cls, grant: Grant, about: RuleReach, named: Iterable[str] = ()) -> "PathRules":
         spoken = (rule for rule in grant.rules if rule.verdict is not Verdict.ALLOW and reach(rule) & about)
         paths = tuple(named)
-        guards = bool(about & Reach.CONTENT) and not any(map(holds_keys, paths)) and not _shows_anything(grant)
+        guards = bool(about & RuleReach.CONTENT) and not any(map(holds_keys, paths)) and not _shows_anything(grant)
         return cls(tuple(spoken), grant.roots, paths, guards)
 
     def __bool__(self) -> bool:

@@ -10,7 +10,7 @@ from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
 from toolwire.decide.families import SHELL_ARGUMENT, shows_key_files
-from toolwire.decide.fit import Fit
+from toolwire.decide.fit import RuleMatch
 from toolwire.decide.shell_words import UNKNOWN, base_name
 from toolwire.lazy import lazy_module
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
@@ -188,15 +188,15 @@ def _forbidding(
     tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading: "shell.Reading | None"
 ) -> Ruling | None:
     """What the rules that deny or ask say. Of several that ask, the one that wants the most people counts."""
-    found: dict[Verdict, list[tuple[Rule, Fit]]] = {Verdict.DENY: [], Verdict.ASK: []}
+    found: dict[Verdict, list[tuple[Rule, RuleMatch]]] = {Verdict.DENY: [], Verdict.ASK: []}
     for rule in grant.rules:
-        fit = Fit.NO if rule.verdict is Verdict.ALLOW else matching.meant(rule, tool, arguments, reading, grant)
-        if fit is not Fit.NO:
-            found[rule.verdict if fit is Fit.YES else Verdict.ASK].append((rule, fit))
+        fit = RuleMatch.NO if rule.verdict is Verdict.ALLOW else matching.meant(rule, tool, arguments, reading, grant)
+        if fit is not RuleMatch.NO:
+            found[rule.verdict if fit is RuleMatch.YES else Verdict.ASK].append((rule, fit))
     for verdict, rules in found.items():
         if rules:
             rule, fit = max(rules, key=lambda one: (one[0].quorum, one[1], str(one[0])))
-            return Ruling(verdict, _said(rule) if fit is Fit.YES else _doubted(rule, reading), rule)
+            return Ruling(verdict, _said(rule) if fit is RuleMatch.YES else _doubted(rule, reading), rule)
     return None
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from toolwire.decide.git_reading import git_reads
-from toolwire.decide.habits import Habits
+from toolwire.decide.habits import OptionTable
 from toolwire.decide.shell import Reading
 from toolwire.decide.shell_words import UNKNOWN, after_options
 
@@ -21,28 +21,28 @@ _WHATEVER = frozenset(
     "break continue lscpu lsblk tty getconf pgrep".split()
 )
 
-_HABITS: Mapping[str, Habits] = {
-    "sort": Habits("bdfghiMnRrVcCmsuz", "ktS",
+_HABITS: Mapping[str, OptionTable] = {
+    "sort": OptionTable("bdfghiMnRrVcCmsuz", "ktS",
         "reverse numeric-sort unique key field-separator human-numeric-sort version-sort general-numeric-sort "
         "ignore-case dictionary-order ignore-leading-blanks month-sort random-sort stable zero-terminated check merge "
         "debug sort parallel buffer-size"),
-    "uniq": Habits("cdDiuz", "fsw", "count repeated unique ignore-case all-repeated group zero-terminated", 1),
-    "shuf": Habits("erz", "in", "echo head-count input-range repeat zero-terminated"),
-    "tree": Habits("adfipsughDFqrtcUvxNQSACnJXl", "LPI",
+    "uniq": OptionTable("cdDiuz", "fsw", "count repeated unique ignore-case all-repeated group zero-terminated", 1),
+    "shuf": OptionTable("erz", "in", "echo head-count input-range repeat zero-terminated"),
+    "tree": OptionTable("adfipsughDFqrtcUvxNQSACnJXl", "LPI",
         "dirsfirst noreport gitignore prune du filelimit ignore-case charset filesfirst"),
-    "file": Habits("bhikLNrvE0", "F", "brief mime mime-type mime-encoding dereference keep-going extension"),
-    "xxd": Habits("abCeipu", "cglosn", words=1),
-    "hostname": Habits("sfdiIA", words=0),
-    "rg": Habits("nNilcwovFHIPUSsLuax0q.", "ABCgtTemMdEfrj",
+    "file": OptionTable("bhikLNrvE0", "F", "brief mime mime-type mime-encoding dereference keep-going extension"),
+    "xxd": OptionTable("abCeipu", "cglosn", words=1),
+    "hostname": OptionTable("sfdiIA", words=0),
+    "rg": OptionTable("nNilcwovFHIPUSsLuax0q.", "ABCgtTemMdEfrj",
         "glob iglob type type-not hidden no-ignore files files-with-matches files-without-match count count-matches "
         "line-number no-line-number ignore-case smart-case case-sensitive word-regexp line-regexp fixed-strings "
         "invert-match multiline multiline-dotall context after-context before-context max-count max-depth max-columns "
         "max-filesize only-matching heading no-heading with-filename no-filename color sort sortr json stats trim null "
         "vimgrep pcre2 regexp follow unrestricted no-messages column type-list replace passthru version"),
-    "iconv": Habits("cls", "ft", "from-code to-code list"),
-    "wait": Habits(words=0),
-    "env": Habits("i0v", words=0),
-    "command": Habits("vV"),
+    "iconv": OptionTable("cls", "ft", "from-code to-code list"),
+    "wait": OptionTable(words=0),
+    "env": OptionTable("i0v", words=0),
+    "command": OptionTable("vV"),
 }  # fmt: skip
 
 _TELLS_ITS_VERSION = frozenset("python python3 node perl ruby php lua bash gcc g++ clang make cmake go rustc".split())

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from toolwire.decide.addresses import address_fits
-from toolwire.decide.families import Reach, reach
+from toolwire.decide.families import RuleReach, reach
 from toolwire.decide.file_options import git_strays, strays
-from toolwire.decide.fit import Fit
+from toolwire.decide.fit import RuleMatch
 from toolwire.decide.paths import BOX_ROOT, may_hold, path_fits, plain
 from toolwire.decide.reading import only_reads, runs_nothing_else
 from toolwire.decide.shell import Reading
@@ -81,16 +81,16 @@ _JQ_LOADS = lazy_pattern(r"\b(?:import|include|input_filename)\b|^-[a-zA-Z]*[Lf]
 _PIECES = lazy_pattern(r"[=:,;@\s'\"()<>|&`]+")
 
 
-def reaches(rule: Rule, reading: Reading, grant: Grant, folder: str) -> Fit:
+def reaches(rule: Rule, reading: Reading, grant: Grant, folder: str) -> RuleMatch:
     """Whether a shell text that is run in this folder could do what a rule about a path or an address is about."""
     about = reach(rule)
-    if Reach.PAGES in about:
+    if RuleReach.PAGES in about:
         return _fetches(rule, reading, grant)
     sight = _Sight(rule, grant, _Folders(folder, grant.roots, reading))
-    found = Fit.NO
-    if about & (Reach.CONTENT | Reach.NAMES):
+    found = RuleMatch.NO
+    if about & (RuleReach.CONTENT | RuleReach.NAMES):
         found = sight.shows(reading)
-    return max(found, sight.changes(reading)) if Reach.CHANGES in about else found
+    return max(found, sight.changes(reading)) if RuleReach.CHANGES in about else found
 
 
 def named_paths(reading: Reading, folder: str, roots: Sequence[str]) -> list[str]:
@@ -174,64 +174,64 @@ class _Sight:
         self._roots = grant.roots
         self._folders = folders
 
-    def shows(self, reading: Reading) -> Fit:
+    def shows(self, reading: Reading) -> RuleMatch:
         """Whether it could show what is in such a file."""
-        listed = Fit.MAYBE if self._finds(reading.globs) else Fit.NO
+        listed = RuleMatch.MAYBE if self._finds(reading.globs) else RuleMatch.NO
         return max(_each(reading, self._shown_by), *map(self._word, reading.opened), listed)
 
-    def changes(self, reading: Reading) -> Fit:
+    def changes(self, reading: Reading) -> RuleMatch:
         """Whether it could change such a file."""
-        found = Fit.NO if only_reads(reading) else _each(reading, self._changed_by)
-        return max(found, *map(self._word, reading.written), Fit.NO)
+        found = RuleMatch.NO if only_reads(reading) else _each(reading, self._changed_by)
+        return max(found, *map(self._word, reading.written), RuleMatch.NO)
 
-    def _shown_by(self, words: Sequence[str]) -> Fit:
+    def _shown_by(self, words: Sequence[str]) -> RuleMatch:
         name, rest = base_name(words[0]), words[1:]
         if name in _NO_FILES:
-            return Fit.NO
+            return RuleMatch.NO
         plainly = max(map(self._word, words))
-        if plainly is Fit.YES or name in ("touch", "mkdir", "rmdir", "rm"):
+        if plainly is RuleMatch.YES or name in ("touch", "mkdir", "rmdir", "rm"):
             return plainly
         if name == "git" and _tells_no_content(rest):
-            return Fit.NO
+            return RuleMatch.NO
         if name == "jq" and any(_JQ_LOADS.search(word) for word in rest):
-            return Fit.MAYBE
+            return RuleMatch.MAYBE
         if _strays(name, rest):
-            return Fit.MAYBE
+            return RuleMatch.MAYBE
         if _goes_deeper(name, rest):
             return max(plainly, self._beneath(name, rest))
         if name in _NAMES_ONLY:
-            return max(plainly, *map(self._lists, [*_plain_words(rest)] or ["."]), Fit.NO)
+            return max(plainly, *map(self._lists, [*_plain_words(rest)] or ["."]), RuleMatch.NO)
         return plainly if name in _OPENS_ITS_WORDS | _COPIES_ITS_WORDS else max(plainly, self._beneath(name, rest))
 
-    def _changed_by(self, words: Sequence[str]) -> Fit:
+    def _changed_by(self, words: Sequence[str]) -> RuleMatch:
         name, rest = base_name(words[0]), words[1:]
         if name in _NO_FILES or runs_nothing_else(words):
-            return Fit.NO
+            return RuleMatch.NO
         if name == "git" and rest[:1] and rest[0] in ("add", "commit"):
-            return Fit.NO
+            return RuleMatch.NO
         if name not in _CHANGES_ITS_WORDS | _COPIES_ITS_WORDS | _MOVES_ITS_WORDS:
-            return Fit.MAYBE
+            return RuleMatch.MAYBE
         if _strays(name, rest):
-            return max(Fit.MAYBE, *map(self._word, words))
+            return max(RuleMatch.MAYBE, *map(self._word, words))
         deep = name in _MOVES_ITS_WORDS or _goes_deeper(name, rest)
-        return max(*map(self._word, words), self._beneath(name, rest) if deep else Fit.NO)
+        return max(*map(self._word, words), self._beneath(name, rest) if deep else RuleMatch.NO)
 
-    def _word(self, word: str) -> Fit:
+    def _word(self, word: str) -> RuleMatch:
         """Whether a word names such a file; a part of a longer word may do so by chance."""
         if UNKNOWN in word or self._folders.anywhere or any(map(_OTHER_NAMES.search, candidates(word))):
-            return Fit.MAYBE
+            return RuleMatch.MAYBE
         if not any(map(self._fits, candidates(word))):
-            return Fit.NO
-        return Fit.MAYBE if any(char.isspace() for char in word) else Fit.YES
+            return RuleMatch.NO
+        return RuleMatch.MAYBE if any(char.isspace() for char in word) else RuleMatch.YES
 
     def _fits(self, path: str) -> bool:
         return any(path_fits(one, self._pattern, self._roots) for one in self._folders.seen_from(path))
 
-    def _lists(self, word: str) -> Fit:
+    def _lists(self, word: str) -> RuleMatch:
         """Whether a folder is listed in which such files lie."""
         start = self._pattern.partition("*")[0].rpartition("/")[0]
         places = self._folders.seen_from(word) if start else ()
-        return Fit.MAYBE if any(path_fits(one, start, self._roots) for one in places) else Fit.NO
+        return RuleMatch.MAYBE if any(path_fits(one, start, self._roots) for one in places) else RuleMatch.NO
 
     def _finds(self, globs: Sequence[str]) -> bool:
         """Whether the shell may put names of such files in place of a pattern."""
@@ -239,21 +239,21 @@ class _Sight:
             return bool(globs)
         return may_list(globs, self._pattern, self._folders.seen_from(""), self._roots)
 
-    def _beneath(self, name: str, rest: Sequence[str]) -> Fit:
+    def _beneath(self, name: str, rest: Sequence[str]) -> RuleMatch:
         """What a command may do that enters folders, or opens what it likes."""
         follows = name in _FOLLOWS_LINKS and any(map(_FOLLOWS_LINKS[name].fullmatch, rest))
         if name not in _ENTERS_ITS_WORDS or self._folders.anywhere or follows:
-            return Fit.MAYBE
+            return RuleMatch.MAYBE
         words = [*_plain_words(rest)]
         if len(words) < _ENTERS_ITS_WORDS[name]:
             words.append(".")
         places = [place for word in words for place in self._folders.seen_from(word)]
-        return Fit.MAYBE if any(may_hold(place, self._pattern, self._roots) for place in places) else Fit.NO
+        return RuleMatch.MAYBE if any(may_hold(place, self._pattern, self._roots) for place in places) else RuleMatch.NO
 
 
-def _each(reading: Reading, judge: Callable[[Sequence[str]], Fit]) -> Fit:
-    found = Fit.MAYBE if reading.doubt and not only_reads(reading) else Fit.NO
-    return max(found, *map(judge, reading.commands), Fit.NO)
+def _each(reading: Reading, judge: Callable[[Sequence[str]], RuleMatch]) -> RuleMatch:
+    found = RuleMatch.MAYBE if reading.doubt and not only_reads(reading) else RuleMatch.NO
+    return max(found, *map(judge, reading.commands), RuleMatch.NO)
 
 
 def _goes_deeper(name: str, words: Sequence[str]) -> bool:
@@ -299,16 +299,16 @@ def _inner(folder: str, roots: Sequence[str]) -> str:
     return folder
 
 
-def _fetches(rule: Rule, reading: Reading, grant: Grant) -> Fit:
+def _fetches(rule: Rule, reading: Reading, grant: Grant) -> RuleMatch:
     """Whether it could fetch such a page. What only reads has no way out."""
     if "network" not in grant.permissions or not grant.network or only_reads(reading):
-        return Fit.NO
+        return RuleMatch.NO
     words = [word for words in reading.commands for word in words[1:]]
     if any(address_fits(one, rule.pattern) for word in words if UNKNOWN not in word for one in _addresses(word)):
-        return Fit.YES
+        return RuleMatch.YES
     harmless = _NO_FILES | _CHANGES_ITS_WORDS | _COPIES_ITS_WORDS | _MOVES_ITS_WORDS
     idle = all(base_name(words[0]) in harmless or runs_nothing_else(words) for words in reading.commands)
-    return Fit.NO if idle and not reading.doubt else Fit.MAYBE
+    return RuleMatch.NO if idle and not reading.doubt else RuleMatch.MAYBE
 
 
 def _addresses(word: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from toolwire.define.schemas import object_schema
 from toolwire.define.tables import Table
 from toolwire.errors import DefinitionError
-from toolwire.protocol.skills import Passing
+from toolwire.protocol.skills import ArgumentPassing
 
 TYPES = ("string", "integer", "number", "boolean", "array", "object")
 _FLAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -46,9 +46,9 @@ def _of_table(table: Table, name: str) -> tuple[dict[str, Any], bool]:
     return schema, bool(required)
 
 
-def check_passing(schema: dict[str, Any], passing: Passing, where: str) -> None:
+def check_passing(schema: dict[str, Any], passing: ArgumentPassing, where: str) -> None:
     """Raises `DefinitionError` for a parameter whose name cannot be written as a flag, where it must be."""
-    if passing is Passing.FLAGS:
+    if passing is ArgumentPassing.FLAGS:
         for name in schema["properties"]:
             if not _FLAG.fullmatch(name):
                 raise DefinitionError(

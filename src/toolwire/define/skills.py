@@ -14,7 +14,7 @@ from toolwire.define.tables import Table
 from toolwire.define.versions import is_version
 from toolwire.errors import DefinitionError
 from toolwire.protocol.engines import DEFAULT_ENGINE, ENGINES
-from toolwire.protocol.skills import Passing, Program, Skill, SkillTool
+from toolwire.protocol.skills import ArgumentPassing, Program, Skill, SkillTool
 from toolwire.protocol.tools import Effect, Tier, Tool
 
 LARGEST_FILE = 256 * 1024
@@ -141,7 +141,7 @@ def _program(entry: Table, needs: frozenset[str]) -> Program:
         binaries = {PLATFORMS[name]: _inside(table, name) for name in written}
     else:
         binaries = {"": _inside(entry, "binary")}
-    passing = Passing(entry.choice("input", Passing, Passing.JSON))
+    passing = ArgumentPassing(entry.choice("input", ArgumentPassing, ArgumentPassing.JSON))
     engine = entry.choice("sandboxing", ENGINES, DEFAULT_ENGINE) if "sandboxing" in entry.values else ""
     writes, network = "file_write" in needs, "network" in needs
     return Program(binaries, passing, writes or "file_read" in needs, writes, network, engine)

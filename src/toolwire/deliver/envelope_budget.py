@@ -66,7 +66,7 @@ def pieces(units: Iterable[str], budget: SizeBudget, most_units: int) -> list[li
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class OutputEnds:
     """The beginning and the end of an output, and how many lines lie between them."""
 
     head: Sequence[str]
@@ -74,13 +74,13 @@ class Ends:
     tail: Sequence[str]
 
 
-def ends(lines: Sequence[str], budget: SizeBudget) -> Ends:
+def ends(lines: Sequence[str], budget: SizeBudget) -> OutputEnds:
     """A third of the budget for the beginning, the rest for the end, where commands say what went wrong."""
     cut = [next(_fitting(line, budget)) if len(line) > budget.longest_line // 3 else line for line in lines]
     share = int(budget.most * _HEAD_SHARE)
     head = _as_fits(cut, share, budget.cost)
     tail = _as_fits(cut[len(head) :][::-1], budget.most - share, budget.cost)[::-1]
-    return Ends(head, len(lines) - len(head) - len(tail), tail)
+    return OutputEnds(head, len(lines) - len(head) - len(tail), tail)
 
 
 def _as_fits(lines: Sequence[str], most: int, cost: Callable[[str], int]) -> list[str]:

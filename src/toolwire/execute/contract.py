@@ -33,7 +33,7 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class LeavesWork(Protocol):
+class AbandonsWork(Protocol):
     """An executor that can give up a call whose work goes on, such as a function in a thread."""
 
     def leftover(self, key: str) -> Future[None] | None:

@@ -24,7 +24,7 @@ LEAVE_S = 5.0
 _LONGEST_HEAD = 12
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The other end went away, or does not speak our way."""
 
 
@@ -43,7 +43,7 @@ class Sink(Protocol):
     async def drain(self) -> None: ...
 
 
-class Far(Protocol):
+class RemoteEnd(Protocol):
     """A far end that was started, and waits for a command."""
 
     @property
@@ -58,7 +58,7 @@ class Far(Protocol):
 class FarExec:
     """ExecOps on another machine. `start` starts a far end there for each command; it raises ToolFailure."""
 
-    def __init__(self, start: Callable[[], AbstractAsyncContextManager[Far]]) -> None:
+    def __init__(self, start: Callable[[], AbstractAsyncContextManager[RemoteEnd]]) -> None:
         self._start = start
 
     async def run(self, command: Command, listener: Listener | None = None) -> Ran:
@@ -74,18 +74,18 @@ class FarExec:
                 raise ToolFailure(
                     "the other machine did not say in time how it went", code=Code.OUTCOME_UNKNOWN
                 ) from None
-            except Lost as lost:
+            except ConnectionLost as lost:
                 raise ToolFailure(str(lost), code=Code.OUTCOME_UNKNOWN) from None
             finally:
                 await _left(far)
 
 
-async def _asked(far: Far, command: Command, listener: Listener | None) -> Ran:
+async def _asked(far: RemoteEnd, command: Command, listener: Listener | None) -> Ran:
     try:
         far.sink.write(framed({"command": write_command(command), "watched": listener is not None}))
         await far.sink.drain()
     except OSError:
-        raise Lost("the far end went away before it took the command") from None
+        raise ConnectionLost("the far end went away before it took the command") from None
     while True:
         match await receive(far.source):
             case {"stream": "stdout" | "stderr" as stream, "data": str(data)} if listener is not None:
@@ -95,10 +95,10 @@ async def _asked(far: Far, command: Command, listener: Listener | None) -> Ran:
             case {"failed": {"code": str(code), "message": str(message)}}:
                 raise _failure(code, message[:2000])
             case _:
-                raise Lost("the far end gave an answer that makes no sense")
+                raise ConnectionLost("the far end gave an answer that makes no sense")
 
 
-async def _left(far: Far) -> None:
+async def _left(far: RemoteEnd) -> None:
     """Tell the far end that the result is not wanted any more, and wait for it to have ended the command."""
     with suppress(OSError, TimeoutError):
         far.sink.write_eof()
@@ -116,12 +116,12 @@ async def receive(source: ByteSource) -> Any:
     try:
         head = await source.readuntil(b"\n")
         if len(head) > _LONGEST_HEAD or not head.strip().isdigit() or int(head) > LARGEST_MESSAGE:
-            raise Lost("the far end does not speak our way")
+            raise ConnectionLost("the far end does not speak our way")
         return orjson.loads(await source.readexactly(int(head)))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-        raise Lost("the far end went away before it said how the command ended") from None
+        raise ConnectionLost("the far end went away before it said how the command ended") from None
     except (orjson.JSONDecodeError, RecursionError):
-        raise Lost("the far end gave an answer that makes no sense") from None
+        raise ConnectionLost("the far end gave an answer that makes no sense") from None
 
 
 def write_command(command: Command) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _read_ran(ran: dict[str, Any]) -> Ran:
                 _names(ran.get("changes")), _names(ran.get("hidden")) or (),
             )  # fmt: skip
         case _:
-            raise Lost("the far end gave an answer that makes no sense")
+            raise ConnectionLost("the far end gave an answer that makes no sense")
 
 
 def _write_output(output: Output) -> dict[str, Any]:
@@ -200,14 +200,14 @@ def _read_output(output: dict[str, Any]) -> Output:
         case {"head": str(head), "tail": str(tail), "size": int(size), "sha256": str(sha256)}:
             return Output(_bytes(head), _bytes(tail), size, sha256[:64])
         case _:
-            raise Lost("the far end gave an answer that makes no sense")
+            raise ConnectionLost("the far end gave an answer that makes no sense")
 
 
 def _bytes(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (ValueError, binascii.Error):
-        raise Lost("the far end gave an answer that makes no sense") from None
+        raise ConnectionLost("the far end gave an answer that makes no sense") from None
 
 
 def _failure(code: str, message: str) -> ToolFailure:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.far_exec import ByteSource, Lost, framed, read_command, receive, write_ran
+from toolwire.execute.far_exec import ByteSource, ConnectionLost, framed, read_command, receive, write_ran
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.protocol.operations import Command, ExecOps, Listener
 from toolwire.protocol.outcomes import Code
@@ -24,7 +24,7 @@ async def serve(ops: ExecOps, roots: Sequence[str], source: ByteSource, send: Ca
     try:
         message = await receive(source)
         command, watched = read_command(message["command"]), message.get("watched") is True
-    except (Lost, ValueError, TypeError, KeyError, AttributeError):
+    except (ConnectionLost, ValueError, TypeError, KeyError, AttributeError):
         return
     running = asyncio.ensure_future(_answer(ops, roots, command, _listener(send) if watched else None))
     gone = asyncio.ensure_future(_until_gone(source))

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from toolwire.errors import Suspended, ToolFailure
-from toolwire.execute.loop_watch import BLOCKED_S, WATCH, Stretches, watched
+from toolwire.execute.loop_watch import BLOCKED_S, WATCH, LoopTime, watched
 from toolwire.execute.threads import Left, Threads
 from toolwire.execute.values import LARGE_CHARS, OWN_RESULTS, NotPresentable, clean, is_large, present, present_large
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Text, ToolOutput, ToolResult
@@ -63,13 +63,13 @@ class InProcessExecutor:
         if context.reveal is not None:
             allowed = context.reveal(allowed)
         started = perf_counter()
-        stretches: Stretches | None = None
+        stretches: LoopTime | None = None
         content: tuple[Block, ...]
         try:
             if (self._at_once.get(id(target)) or self._look_at(target))[1]:
                 value = _run_at_once(target, allowed, context, started)
             else:
-                stretches = Stretches(call.name)
+                stretches = LoopTime(call.name)
                 value = await self._bounded(target, allowed, context, stretches)
             took_s = perf_counter() - started
             if type(value) is str and target.dump is None and len(value) < LARGE_CHARS:  # as most tools return
@@ -123,7 +123,7 @@ class InProcessExecutor:
         known = self._at_once[id(target)] = (target, target.is_async and _cannot_wait(target.function))
         return known
 
-    async def _bounded(self, target: InProcess, allowed: Allowed, context: Context, stretches: Stretches) -> Any:
+    async def _bounded(self, target: InProcess, allowed: Allowed, context: Context, stretches: LoopTime) -> Any:
         """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Any] = loop.create_future()
@@ -137,7 +137,7 @@ class InProcessExecutor:
                 await self._settle(task, over, context)
 
     async def _carry(
-        self, target: InProcess, allowed: Allowed, context: Context, over: "asyncio.Future[Any]", stretches: Stretches
+        self, target: InProcess, allowed: Allowed, context: Context, over: "asyncio.Future[Any]", stretches: LoopTime
     ) -> None:
         """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
         try:

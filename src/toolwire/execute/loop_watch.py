@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Stretches:
+class LoopTime:
     """A call's code on the loop: `longest_s` is the longest that it ran there without a pause."""
 
     tool: str
@@ -100,7 +100,7 @@ WATCH = LoopWatch()
 
 
 @coroutine
-def watched(begin: Callable[[], Coroutine[Any, Any, Any]], stretches: Stretches) -> Generator[Any, Any, Any]:
+def watched(begin: Callable[[], Coroutine[Any, Any, Any]], stretches: LoopTime) -> Generator[Any, Any, Any]:
     """Run the coroutine that `begin` makes, with each of its steps in the watch."""
     work: Coroutine[Any, Any, Any] | None = None
     value: Any = None

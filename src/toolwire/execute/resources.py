@@ -25,13 +25,13 @@ class Ticket:
     A caller that gives up a call whose work goes on says so in `until`: its claims are held until that is done.
     """
 
-    __slots__ = ("claims", "holder", "patience", "patience_s", "ready", "until")
+    __slots__ = ("claims", "holder", "longest_wait_s", "ready", "until", "wait_timer")
 
-    def __init__(self, claims: Sequence[LockClaim], holder: str, patience_s: float) -> None:
+    def __init__(self, claims: Sequence[LockClaim], holder: str, longest_wait_s: float) -> None:
         self.claims = claims
         self.holder = holder
-        self.patience_s = patience_s
-        self.patience: asyncio.TimerHandle | None = None
+        self.longest_wait_s = longest_wait_s
+        self.wait_timer: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] | None = None
         self.until: Future[None] | None = None
 
@@ -44,7 +44,7 @@ class Locks(Protocol):
     """Locks over named resources: many readers or one writer. `Resources` has them in one process."""
 
     def holding(
-        self, claims: Sequence[LockClaim], holder: str = "", patience_s: float = 30.0
+        self, claims: Sequence[LockClaim], holder: str = "", longest_wait_s: float = 30.0
     ) -> AbstractAsyncContextManager[Ticket]:
         """Wait until every claim is ours, and hold them inside the block. Raises Busy."""
         ...
@@ -55,7 +55,7 @@ class Resources:
 
     A ticket enters all its queues at once, so every queue has the same order and there is no deadlock. Calls
     at work are waited for as long as it takes, since their time is bounded; work that was given up is not, so it is
-    waited for with patience that ends.
+    waited for no longer than a set time.
     """
 
     def __init__(self) -> None:
@@ -63,19 +63,19 @@ class Resources:
 
     @asynccontextmanager
     async def holding(
-        self, claims: Sequence[LockClaim], holder: str = "", patience_s: float = 30.0
+        self, claims: Sequence[LockClaim], holder: str = "", longest_wait_s: float = 30.0
     ) -> AsyncIterator[Ticket]:
         """Wait until every claim is ours, hold them inside the block, and let the next in line go on afterwards.
 
-        Raises Busy after `patience_s` of waiting for work that was given up.
+        Raises Busy after `longest_wait_s` of waiting for work that was given up.
         """
-        ticket = Ticket(claims, holder, patience_s)
+        ticket = Ticket(claims, holder, longest_wait_s)
         for claim in claims:
             self._queues.setdefault(claim.resource, deque()).append((claim, ticket))
         try:
             if not self._may_go(ticket):
                 ticket.ready = asyncio.get_running_loop().create_future()
-                self._count_patience(ticket)
+                self._start_timer(ticket)
                 await ticket.ready
             yield ticket
         finally:
@@ -93,14 +93,14 @@ class Resources:
                 if other.conflicts(claim) and not (holder.until is not None and holder.until.done()):
                     yield other, holder
 
-    def _count_patience(self, ticket: Ticket) -> None:
-        """Begin to lose patience if work that was given up is in the way."""
-        if ticket.patience is None and any(holder.until is not None for _, holder in self._before(ticket)):
+    def _start_timer(self, ticket: Ticket) -> None:
+        """Start the timer if work that was given up is in the way."""
+        if ticket.wait_timer is None and any(holder.until is not None for _, holder in self._before(ticket)):
             loop = asyncio.get_running_loop()
-            ticket.patience = loop.call_later(ticket.patience_s, self._lose_patience, ticket)
+            ticket.wait_timer = loop.call_later(ticket.longest_wait_s, self._give_up, ticket)
 
-    def _lose_patience(self, ticket: Ticket) -> None:
-        ticket.patience = None
+    def _give_up(self, ticket: Ticket) -> None:
+        ticket.wait_timer = None
         if ticket.ready is None or ticket.ready.done():
             return
         if self._may_go(ticket):
@@ -115,12 +115,12 @@ class Resources:
             self._leave(ticket)
             return
         for other in self._waiting_behind(ticket):
-            self._count_patience(other)
+            self._start_timer(other)
         ticket.until.add_done_callback(_on_this_loop(lambda: self._leave(ticket)))
 
     def _leave(self, ticket: Ticket) -> None:
-        if ticket.patience is not None:
-            ticket.patience.cancel()
+        if ticket.wait_timer is not None:
+            ticket.wait_timer.cancel()
         waiting = self._waiting_behind(ticket)
         for claim in ticket.claims:
             queue = self._queues[claim.resource]

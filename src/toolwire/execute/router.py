@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from toolwire.execute.contract import Dispatched, Dispatcher, Executor, LeavesWork
+from toolwire.execute.contract import AbandonsWork, Dispatched, Dispatcher, Executor
 from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
@@ -55,7 +55,7 @@ class Router:
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call is still at work, wherever it runs."""
-        found = (one.leftover(key) for one in self._executors() if isinstance(one, LeavesWork))
+        found = (one.leftover(key) for one in self._executors() if isinstance(one, AbandonsWork))
         return next((left for left in found if left is not None), None)
 
     async def close(self) -> None:

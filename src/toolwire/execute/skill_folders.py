@@ -145,16 +145,16 @@ def _require_file(path: Path, facts: os.stat_result) -> None:
         raise DefinitionError(f"{path} is no regular file; a skill holds nothing else")
 
 
-class Shelf:
+class SkillCopies:
     """Copies of trusted skills, each under its digest, where boxes can read them and tools cannot change them."""
 
     def __init__(self, base: Path | None = None, held: Iterable[str] = ()) -> None:
         self._base = base or usual_place()
         self._held = frozenset(held)
 
-    def holding(self, digests: Iterable[str]) -> "Shelf":
+    def holding(self, digests: Iterable[str]) -> "SkillCopies":
         """The same shelf for users of the copies with these digests: they stay when others are swept."""
-        return Shelf(self._base, digests)
+        return SkillCopies(self._base, digests)
 
     def place(self, folder: Path, digest: str) -> Path:
         """The copy of a folder that has this digest, looked at anew. Raises `ToolFailure` when there is none to be had.

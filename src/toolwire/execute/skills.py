@@ -14,13 +14,13 @@ import orjson
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.execute.watched import watched
 from toolwire.protocol.calls import Text, ToolOutput
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, Command, ExecOps, Ran, Refusal
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.skills import Passing, Program
+from toolwire.protocol.skills import ArgumentPassing, Program
 
 Faults = Callable[[Any], tuple[str, ...]]
 """What is wrong with an output, in sentences; nothing when it is as promised."""
@@ -36,7 +36,7 @@ _MARGIN_S, _MARGIN_PART = 2.0, 0.25
 class SkillRunner:
     """Runs the programs of one trusted folder, from a copy that has the trusted digest."""
 
-    def __init__(self, ops: ExecOps, shelf: Shelf, folder: Path, digest: str) -> None:
+    def __init__(self, ops: ExecOps, shelf: SkillCopies, folder: Path, digest: str) -> None:
         self._ops = ops
         self._shelf = shelf
         self._folder = folder
@@ -68,7 +68,7 @@ def command_for(program: Program, arguments: Mapping[str, Any], place: Path, con
     if program.reads and not workspace:
         raise ToolFailure("no folder is granted, so there is nothing to work in", code=Code.PERMISSION_DENIED)
     wall_s = context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)
-    by_flags = program.passing is Passing.FLAGS
+    by_flags = program.passing is ArgumentPassing.FLAGS
     return Command(
         (str(place / binary), *(flags(arguments) if by_flags else ())),
         workspace,

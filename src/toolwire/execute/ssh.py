@@ -8,7 +8,7 @@ from typing import Any
 import asyncssh
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.far_exec import ByteSource, Far, FarExec, Sink
+from toolwire.execute.far_exec import ByteSource, FarExec, RemoteEnd, Sink
 from toolwire.protocol.outcomes import Code
 
 CONNECT_S = 15.0
@@ -46,7 +46,7 @@ async def ssh_exec(
 
 
 @asynccontextmanager
-async def _started(connection: asyncssh.SSHClientConnection, host: str, line: str) -> AsyncIterator[Far]:
+async def _started(connection: asyncssh.SSHClientConnection, host: str, line: str) -> AsyncIterator[RemoteEnd]:
     async with AsyncExitStack() as stack:
         try:
             process = await stack.enter_async_context(

@@ -12,7 +12,7 @@ from toolwire.errors import SettingsError, ToolFailure
 from toolwire.execute.egress.addresses import why_not_for_operators
 from toolwire.execute.egress.caps import Caps
 from toolwire.execute.egress.connector import Connector
-from toolwire.execute.egress.places import BadUrl, WebPlace, read_url
+from toolwire.execute.egress.places import BadUrl, WebAddress, read_url
 from toolwire.execute.egress.rules import BadRule, Rules
 from toolwire.execute.egress.web import Web
 from toolwire.protocol.operations import WebOps, WebRequest
@@ -113,14 +113,14 @@ class Webhook:
         return f"it answered with status {answer.status}", answer.status >= 500 or answer.status in _PASSING
 
 
-def _place(url: str) -> WebPlace:
+def _place(url: str) -> WebAddress:
     try:
         return read_url(url)
     except BadUrl as wrong:
         raise SettingsError(f"approval.webhook: {wrong}") from None
 
 
-def _way(place: WebPlace, hosts: Iterable[str]) -> Web:
+def _way(place: WebAddress, hosts: Iterable[str]) -> Web:
     """Through the door that every tool uses; where the operator named this very host, also to their own network."""
     try:
         named = Rules.of(hosts).judge(place.asked("POST")).allowed

@@ -52,7 +52,7 @@ class Api:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class AnswerCodec:
     """How answers pass in an API that clients speak too."""
 
     api: Api
@@ -61,7 +61,7 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RequestCodec:
     """How a request of our own is written for an API."""
 
     api: Api
@@ -108,12 +108,12 @@ RESPONSES = Api("openai_responses", "/v1/responses", "/v1/models", "output", Eve
 NATIVE = Api("ollama", "/api/chat", "/api/tags", "message", JsonLines, _line_is_last)
 
 SPOKEN = {
-    "openai": Spoken(CHAT, repair_completion, OpenAIStream),
-    "anthropic": Spoken(MESSAGES, repair_message, AnthropicStream),
-    "openai_responses": Spoken(RESPONSES, repair_response, ResponsesStream),
+    "openai": AnswerCodec(CHAT, repair_completion, OpenAIStream),
+    "anthropic": AnswerCodec(MESSAGES, repair_message, AnthropicStream),
+    "openai_responses": AnswerCodec(RESPONSES, repair_response, ResponsesStream),
 }
 WRITTEN = {
-    "openai": Written(CHAT, openai_chat.DIALECT, _openai_frame),
-    "anthropic": Written(MESSAGES, anthropic.DIALECT, _anthropic_frame),
-    "ollama": Written(NATIVE, ollama.DIALECT, _ollama_frame),
+    "openai": RequestCodec(CHAT, openai_chat.DIALECT, _openai_frame),
+    "anthropic": RequestCodec(MESSAGES, anthropic.DIALECT, _anthropic_frame),
+    "ollama": RequestCodec(NATIVE, ollama.DIALECT, _ollama_frame),
 }

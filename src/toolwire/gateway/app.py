@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from toolwire.assemble.turn_service import TurnService
 from toolwire.errors import SettingsError
-from toolwire.gateway.approvals import Approvals, Desk
-from toolwire.gateway.asked import Asked, ToolLists, read_asked
+from toolwire.gateway.approvals import ApprovalDesk, Approvals
+from toolwire.gateway.asked import ChatRequest, ToolLists, read_asked
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.cards import CardAccess, CardRoutes
 from toolwire.gateway.exchange import ByModel, ByUpstream, Exchange
@@ -26,11 +26,11 @@ from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
 from toolwire.gateway.log import Log, RequestEntry, silent
-from toolwire.gateway.middleware import OPEN_PATHS, Door, Scope
+from toolwire.gateway.middleware import OPEN_PATHS, RequestMiddleware, Scope
 from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
 from toolwire.gateway.registry import Registry, RegistryAccess
-from toolwire.gateway.settings import LOOPBACK, USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
+from toolwire.gateway.settings import LOOPBACK, USUAL_ACCESS, USUAL_BOUNDS, Access, TransferLimits, Upstream
 from toolwire.gateway.translate import AnswerHead
 from toolwire.gateway.turns import Turns
 from toolwire.gateway.upstream import UpstreamClient
@@ -57,9 +57,9 @@ def make_app(
     model: ChatModel | None = None,
     *,
     access: Access = USUAL_ACCESS,
-    bounds: Bounds = USUAL_BOUNDS,
+    bounds: TransferLimits = USUAL_BOUNDS,
     log: Log = silent,
-    desk: Desk | None = None,
+    desk: ApprovalDesk | None = None,
     turns: TurnService | None = None,
     registry: RegistryAccess | None = None,
     cards: CardAccess | None = None,
@@ -110,7 +110,9 @@ def make_app(
     routes += Registry(registry, bounds).routes() if registry is not None else []
     routes += CardRoutes(cards, bounds).routes() if cards is not None else []
     observed: dict[str, Any] = {"log": log} if telemetry is None else _observed(telemetry, routes, access, log)
-    guarded = Middleware(Door, access=access, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id, **observed)
+    guarded = Middleware(
+        RequestMiddleware, access=access, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id, **observed
+    )
     served = Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan
     )
@@ -141,7 +143,7 @@ def new_request_id() -> str:
 class Chat:
     """One chat API: reads what a client sends and sees to its answer, as long as the client waits for it."""
 
-    def __init__(self, source: ByUpstream | ByModel, dialect: str, lists: ToolLists, bounds: Bounds) -> None:
+    def __init__(self, source: ByUpstream | ByModel, dialect: str, lists: ToolLists, bounds: TransferLimits) -> None:
         self._source = source
         self._dialect = dialect
         self._lists = lists
@@ -162,7 +164,7 @@ class Chat:
             raise Rejected(Fault(504, "timeout", "the answer took too long, or was not read")) from None
 
 
-def _ids(asked: Asked) -> Ids:
+def _ids(asked: ChatRequest) -> Ids:
     return Ids(asked.taken, new_call_id, single=asked.single)
 
 

@@ -14,7 +14,7 @@ from toolwire.deliver.questions import QuestionJson, plain, shown
 from toolwire.errors import Fenced, NotFound, StoreUnavailable
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.guard import read_body
-from toolwire.gateway.settings import Bounds
+from toolwire.gateway.settings import TransferLimits
 from toolwire.protocol.approvals import (
     LONGEST_PATTERN_S,
     PATTERN_S,
@@ -37,7 +37,7 @@ _SAID = frozenset({"granted", "reason", "arguments", "scope", "digest", "pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ApprovalDesk:
     """Where questions are kept, and the names of those who may look at them and answer; empty is every token's.
 
     What it holds is let go of with `close` when the server ends. `answered` is called after each answer, so that turns
@@ -53,7 +53,7 @@ class Desk:
 class Approvals:
     """The routes. Who speaks is who the token belongs to, whatever the request says about it."""
 
-    def __init__(self, desk: Desk, bounds: Bounds) -> None:
+    def __init__(self, desk: ApprovalDesk, bounds: TransferLimits) -> None:
         self._desk = desk
         self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, _BODY_BYTES))
 

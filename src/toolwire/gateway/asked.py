@@ -15,7 +15,7 @@ _KEPT_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatRequest:
     """A chat request: its bytes as they came, and what decides how its answer is read.
 
     `tools` are those that a leaked call may name; `taken` are the call ids that the conversation already has; a
@@ -49,7 +49,7 @@ class ToolLists:
         return found
 
 
-def read_asked(body: bytes, dialect: str, lists: ToolLists) -> Asked:
+def read_asked(body: bytes, dialect: str, lists: ToolLists) -> ChatRequest:
     """Read a client's request. Raises Rejected when it is no JSON object that names a model."""
     try:
         data = orjson.loads(body)
@@ -63,7 +63,7 @@ def read_asked(body: bytes, dialect: str, lists: ToolLists) -> Asked:
     offered = [tool for tool in _list(data.get("tools")) if isinstance(tool, dict)]
     tools = lists.same(offered) if offered and not _calls_off(data.get("tool_choice")) else ()
     taken = frozenset(_known_ids(data, dialect)) if tools else frozenset()
-    return Asked(dialect, body, data, model, data.get("stream") is True, tools, taken, one_at_a_time(data))
+    return ChatRequest(dialect, body, data, model, data.get("stream") is True, tools, taken, one_at_a_time(data))
 
 
 def one_at_a_time(options: Mapping[str, Any]) -> bool:

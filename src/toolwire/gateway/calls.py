@@ -131,7 +131,7 @@ class Closing:
     reply: Reply
 
 
-class Following:
+class AnswerFollower:
     """Reads one answer as it comes and says what may be shown; everything else is held until it is certain."""
 
     def __init__(self, tools: Sequence[Any], provider: str, names: NameMap = SAME_NAMES) -> None:

@@ -19,7 +19,7 @@ from toolwire.fleet.reports import card_digest
 from toolwire.fleet.service_claims import CLAIM_ID, hold_for_service
 from toolwire.gateway.faults import Fault, Rejected, told_to_client
 from toolwire.gateway.guard import read_body
-from toolwire.gateway.settings import Bounds, ServiceToken
+from toolwire.gateway.settings import ServiceToken, TransferLimits
 from toolwire.protocol.registrations import ResultCard
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
@@ -41,7 +41,7 @@ class CardAccess:
 class CardRoutes:
     """The routes."""
 
-    def __init__(self, access: CardAccess, bounds: Bounds) -> None:
+    def __init__(self, access: CardAccess, bounds: TransferLimits) -> None:
         self._access = access
         self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, MAX_CARD_BYTES))
 

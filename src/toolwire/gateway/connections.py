@@ -17,7 +17,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from toolwire.gateway.faults import Fault, Rejected
-from toolwire.gateway.settings import Places
+from toolwire.gateway.settings import ConnectionLimits
 
 HELD = "toolwire.connection"
 """Where a request's scope holds its connection."""
@@ -27,7 +27,7 @@ _LEAST_READ = 16 * 1024  # bytes that a client reads of its answer in `write_s`
 _IPV6_NETWORK = 64  # a single client can usually take any address of such a network
 
 
-def affordable(places: Places) -> Places:
+def affordable(places: ConnectionLimits) -> ConnectionLimits:
     """These places, fewer where the process may not open so many files. Raises its limit as far as it may."""
     wanted = _OWN_FILES + places.waiting + 2 * places.at_once  # an admitted request may hold a connection upstream
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -37,13 +37,15 @@ def affordable(places: Places) -> Places:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return places
     room = max(16, soft - _OWN_FILES)
-    return Places(min(places.at_once, room // 4), min(places.waiting, room // 2), places.header_s, places.write_s)
+    return ConnectionLimits(
+        min(places.at_once, room // 4), min(places.waiting, room // 2), places.header_s, places.write_s
+    )
 
 
 class Register:
     """All connections of one server: those that wait, by peer and oldest first, and how many places each caller has."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: ConnectionLimits) -> None:
         self.places = places
         self._waiting: dict[str, dict[GuardedProtocol, None]] = {}
         self._waiting_count = 0
@@ -190,7 +192,7 @@ class GuardedProtocol(H11Protocol):
             self._write_timer = None
 
 
-def protocol_for(places: Places) -> type[GuardedProtocol]:
+def protocol_for(places: ConnectionLimits) -> type[GuardedProtocol]:
     """The protocol of one server, whose connections share these places."""
     return type("ServerProtocol", (GuardedProtocol,), {"register": Register(places)})
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from toolwire.errors import ModelError
 from toolwire.gateway.apis import CHAT, SPOKEN, WRITTEN, Api, Stream
-from toolwire.gateway.asked import Asked
+from toolwire.gateway.asked import ChatRequest
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.carried import carry_over
 from toolwire.gateway.faults import Rejected, not_an_answer, of_answer, of_model_error, too_late
@@ -25,7 +25,7 @@ from toolwire.gateway.flow import (
 )
 from toolwire.gateway.frames import KEEP_ALIVE
 from toolwire.gateway.log import RequestEntry
-from toolwire.gateway.settings import Bounds
+from toolwire.gateway.settings import TransferLimits
 from toolwire.gateway.translate import (
     AnswerHead,
     SpokenReply,
@@ -36,7 +36,7 @@ from toolwire.gateway.translate import (
     rendered,
     writer_for,
 )
-from toolwire.gateway.upstream import Incoming, UpstreamClient
+from toolwire.gateway.upstream import UpstreamBody, UpstreamClient
 from toolwire.protocol.chat import ChatModel, Delta, Request
 from toolwire.protocol.values import changed
 from toolwire.wire.encode.outbound import Json, to_json
@@ -67,7 +67,7 @@ class Plan:
 class Exchange:
     """One request on its way: what was asked, and what its answer will need."""
 
-    asked: Asked
+    asked: ChatRequest
     headers: Mapping[str, str]
     entry: RequestEntry
     envelope: AnswerHead
@@ -79,7 +79,7 @@ class Exchange:
 class ByUpstream:
     """Answers from a server that speaks some chat API; with `auto`, from the client's own API where it has that."""
 
-    def __init__(self, client: UpstreamClient, bounds: Bounds, *, forward_keys: bool) -> None:
+    def __init__(self, client: UpstreamClient, bounds: TransferLimits, *, forward_keys: bool) -> None:
         self.client = client
         self._bounds = bounds
         self._forward_keys = forward_keys
@@ -126,7 +126,7 @@ class ByUpstream:
             return True
         raise Rejected(of_answer(self.client.place, incoming.status, incoming.headers, body, exchange.asked.dialect))
 
-    async def _pass_on(self, exchange: Exchange, plan: Plan, incoming: Incoming, *, may_miss: bool) -> bool:
+    async def _pass_on(self, exchange: Exchange, plan: Plan, incoming: UpstreamBody, *, may_miss: bool) -> bool:
         """Send the answer. True when it only says, with a status of success, that there is no such API."""
         asked, place = exchange.asked, self.client.place
         headers = _passed_back(incoming, plan.lost)
@@ -148,7 +148,7 @@ class ByUpstream:
         await send_whole(exchange.send, 200, body if made is data else to_json(made), headers)
         return False
 
-    async def _in_time(self, incoming: Incoming) -> bytes:
+    async def _in_time(self, incoming: UpstreamBody) -> bytes:
         try:
             async with asyncio.timeout(self._bounds.whole_s):
                 return await incoming.whole()
@@ -209,7 +209,7 @@ def _has_no_such_api(status: int, body: bytes) -> bool:
     return status in (404, 405, 501) and b"model" not in body.lower()
 
 
-def _passed_back(incoming: Incoming, lost: str) -> Headers:
+def _passed_back(incoming: UpstreamBody, lost: str) -> Headers:
     kept = [
         (name.encode("latin-1"), value.encode("latin-1", "replace"))
         for name, value in incoming.headers.items()
@@ -218,7 +218,7 @@ def _passed_back(incoming: Incoming, lost: str) -> Headers:
     return [*kept, (b"x-toolwire-left-out", lost.encode())] if lost else kept
 
 
-async def _is_stream(incoming: Incoming, api: Api) -> bool:
+async def _is_stream(incoming: UpstreamBody, api: Api) -> bool:
     """Whether an answer is a stream. Some servers call it something else, so that its beginning decides."""
     return incoming.media_type not in _WHOLE or api.payloads.begins(await incoming.first())
 
@@ -230,7 +230,7 @@ async def _one(frames: bytes) -> AsyncGenerator[bytes, None]:
 class ByModel:
     """Answers from a model of our own, such as the embedded one, whatever model the client names."""
 
-    def __init__(self, model: ChatModel, bounds: Bounds) -> None:
+    def __init__(self, model: ChatModel, bounds: TransferLimits) -> None:
         self.model = model
         self._bounds = bounds
 

@@ -9,8 +9,8 @@ from toolwire.gateway.apis import Api, Stream
 from toolwire.gateway.faults import Rejected, cut_off, not_an_answer, of_error_in_answer, too_large, too_late
 from toolwire.gateway.frames import KEEP_ALIVE
 from toolwire.gateway.guard import ClientGone, Receive
-from toolwire.gateway.settings import Bounds
-from toolwire.gateway.upstream import Incoming
+from toolwire.gateway.settings import TransferLimits
+from toolwire.gateway.upstream import UpstreamBody
 from toolwire.models.failures import ProviderSite
 from toolwire.models.payloads import DONE, LineTooLong, read_json
 from toolwire.wire.encode.outbound import Json
@@ -19,7 +19,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 async def follow(
-    incoming: Incoming, stream: Stream, api: Api, place: ProviderSite, dialect: str, bounds: Bounds
+    incoming: UpstreamBody, stream: Stream, api: Api, place: ProviderSite, dialect: str, bounds: TransferLimits
 ) -> AsyncGenerator[bytes, None]:
     """The frames of a streamed answer up to its end. Raises Rejected where the upstream fails."""
     payloads = api.payloads(bounds.line_bytes)
@@ -48,7 +48,7 @@ async def follow(
 
 
 async def _pieces(
-    incoming: Incoming, stream: Stream, place: ProviderSite, bounds: Bounds
+    incoming: UpstreamBody, stream: Stream, place: ProviderSite, bounds: TransferLimits
 ) -> AsyncGenerator[bytes | None, None]:
     """What the upstream sends; None for every silence. Ends with empty bytes. Raises Rejected."""
     clock = asyncio.get_running_loop().time
@@ -57,8 +57,8 @@ async def _pieces(
         coming = asyncio.ensure_future(incoming.piece())
         try:
             while not coming.done():
-                patience = bounds.closing_s if stream.complete else bounds.keep_alive_s
-                await asyncio.wait({coming}, timeout=min(patience, max(0.0, deadline - clock())))
+                longest_s = bounds.closing_s if stream.complete else bounds.keep_alive_s
+                await asyncio.wait({coming}, timeout=min(longest_s, max(0.0, deadline - clock())))
                 if clock() >= deadline:
                     raise Rejected(too_late(place))
                 if not coming.done():

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from typing import Any
 
 from toolwire.gateway.faults import Fault, Rejected
-from toolwire.gateway.settings import EVERYWHERE, LOOPBACK, Access, Bounds, ServiceToken
+from toolwire.gateway.settings import EVERYWHERE, LOOPBACK, Access, ServiceToken, TransferLimits
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -74,7 +74,7 @@ def request_id(headers: Mapping[str, str], mint: Callable[[], str]) -> str:
     return given if 0 < len(given) <= 128 and _ID_CHARACTERS.issuperset(given) else mint()
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], bounds: Bounds) -> bytes:
+async def read_body(receive: Receive, headers: Mapping[str, str], bounds: TransferLimits) -> bytes:
     """The whole body, if it is not too large and comes in time. Raises Rejected and ClientGone."""
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise Rejected(Fault(415, "encoded_body", "send the body without a content-encoding"))
@@ -88,7 +88,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], bounds: Bounds
         raise Rejected(Fault(408, "slow_body", "the body did not arrive in time")) from None
 
 
-async def _collected(receive: Receive, bounds: Bounds, deadline: asyncio.Timeout) -> bytes:
+async def _collected(receive: Receive, bounds: TransferLimits, deadline: asyncio.Timeout) -> bytes:
     """The body. Each piece earns it more time, so that one that drips is not waited for."""
     pieces: list[bytes] = []
     size = 0
@@ -107,7 +107,7 @@ async def _collected(receive: Receive, bounds: Bounds, deadline: asyncio.Timeout
         deadline.reschedule(begun + min(bounds.body_s, bounds.body_grace_s + size / bounds.body_rate))
 
 
-def _too_large(bounds: Bounds) -> Fault:
+def _too_large(bounds: TransferLimits) -> Fault:
     return Fault(413, "body_too_large", f"the body may have at most {bounds.body_bytes} bytes")
 
 

@@ -46,7 +46,7 @@ def unobserved(_entry: RequestEntry, _headers: dict[str, str]) -> AbstractContex
     return _NOTHING
 
 
-class Door:
+class RequestMiddleware:
     """Stands before all routes. Whatever happens behind it, the client gets an answer and the log gets a line."""
 
     def __init__(

@@ -6,7 +6,7 @@ from toolwire.gateway.flow import Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.log import RequestEntry
 from toolwire.gateway.middleware import Scope
-from toolwire.gateway.settings import Bounds
+from toolwire.gateway.settings import TransferLimits
 
 PATHS = {"/v1/completions": "openai", "/v1/embeddings": "openai", "/v1/messages/count_tokens": "anthropic"}
 
@@ -14,7 +14,7 @@ PATHS = {"/v1/completions": "openai", "/v1/embeddings": "openai", "/v1/messages/
 class PassthroughRoute:
     """One such route: the body goes up and the answer comes down, byte for byte, within the usual bounds."""
 
-    def __init__(self, source: ByUpstream | ByModel, path: str, bounds: Bounds) -> None:
+    def __init__(self, source: ByUpstream | ByModel, path: str, bounds: TransferLimits) -> None:
         self._source = source
         self._path = path
         self._dialect = PATHS[path]

@@ -15,7 +15,7 @@ from toolwire.errors import DefinitionError
 from toolwire.gateway.faults import Fault, Rejected, told_to_client
 from toolwire.gateway.guard import read_body
 from toolwire.gateway.responses import json_response
-from toolwire.gateway.settings import Bounds
+from toolwire.gateway.settings import TransferLimits
 from toolwire.protocol.registrations import ToolRegistration
 from toolwire.record.contract import RegistryStore
 from toolwire.wire.utp.reading import read_object
@@ -37,7 +37,7 @@ class RegistryAccess:
 class Registry:
     """The routes. What a row hides from models is shown here, so only `registry.admins` may look."""
 
-    def __init__(self, access: RegistryAccess, bounds: Bounds) -> None:
+    def __init__(self, access: RegistryAccess, bounds: TransferLimits) -> None:
         self._access = access
         self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, _BODY_BYTES))
 

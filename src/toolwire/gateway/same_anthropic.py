@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, shared_out
+from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, ending, settled, shared_out
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.gateway.render_anthropic import Blocks, stop_reason, thinking_block, use_block
 from toolwire.protocol.chat import Reply
@@ -80,7 +80,7 @@ class AnthropicStream:
         self._tools = tools
         self._ids = ids
         self._tally = tally
-        self._following = Following(tools, "anthropic")
+        self._following = AnswerFollower(tools, "anthropic")
         self._blocks = Blocks()
         self._kinds: dict[Any, str] = {}
         self._numbers: dict[Any, int] = {}

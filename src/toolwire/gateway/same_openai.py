@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Closing, Following, Ids, Ready, Tally, ending, settled, shared_out
+from toolwire.gateway.calls import AnswerFollower, Closing, Ids, Ready, Tally, ending, settled, shared_out
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.replies.reply import parse_reply
@@ -193,7 +193,7 @@ class _Choice:
 
     def __init__(self, tools: Sequence[Any]) -> None:
         self.over = False
-        self._following = Following(tools, "openai")
+        self._following = AnswerFollower(tools, "openai")
 
     def edit(self, choice: Json, delta: Json) -> list[Json]:
         """The choice with only that text which cannot be part of a call; none where nothing is left of it."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, shared_out
+from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, ending, settled, shared_out
 from toolwire.gateway.faults import Fault
 from toolwire.gateway.render_responses import Items, call_item, ended, envelope, failed, text_item, thought_item
 from toolwire.protocol.chat import Reply
@@ -93,7 +93,7 @@ class ResponsesStream:
         self._tools = tools
         self._ids = ids
         self._tally = tally
-        self._following = Following(tools, _PROVIDER)
+        self._following = AnswerFollower(tools, _PROVIDER)
         self._items = Items("text")
         self._kinds: dict[Any, str] = {}
         self._numbers: dict[Any, int] = {}

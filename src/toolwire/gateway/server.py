@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from toolwire.errors import SettingsError
 from toolwire.gateway.connections import affordable, protocol_for
-from toolwire.gateway.settings import USUAL_PLACES, Places
+from toolwire.gateway.settings import USUAL_PLACES, ConnectionLimits
 
 _BACKLOG = 1024
 _GRACE_S = 2
@@ -54,7 +54,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def server_of(app: Starlette, places: Places = USUAL_PLACES) -> uvicorn.Server:
+def server_of(app: Starlette, places: ConnectionLimits = USUAL_PLACES) -> uvicorn.Server:
     """The HTTP server for an app: quiet, bounded, without WebSockets."""
     return _Server(
         uvicorn.Config(

@@ -81,7 +81,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class TransferLimits:
     """How much a client may send, how much an upstream may answer, and how long each may take.
 
     A body has `body_s` in all, and in its course `body_grace_s` plus a second for each `body_rate` bytes that came.
@@ -103,7 +103,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ConnectionLimits:
     """How many connections are served `at_once` and how many more may be `waiting` with half a request.
 
     A client has `header_s` for the headers of a request, and may leave its answer unread for `write_s`.
@@ -115,6 +115,6 @@ class Places:
     write_s: float = 30.0
 
 
-USUAL_PLACES = Places()
+USUAL_PLACES = ConnectionLimits()
 USUAL_ACCESS = Access()
-USUAL_BOUNDS = Bounds()
+USUAL_BOUNDS = TransferLimits()

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolwire.gateway.asked import Asked
-from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, spoken
+from toolwire.gateway.asked import ChatRequest
+from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, ending, settled, spoken
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.render_anthropic import AnthropicWriter, message
 from toolwire.gateway.render_openai import OpenAIWriter, as_function_call, completion
@@ -48,7 +48,7 @@ class AnswerHead:
     created: int
 
 
-def decoded(asked: Asked) -> DecodedRequest:
+def decoded(asked: ChatRequest) -> DecodedRequest:
     """The client's request in our nouns. Raises Rejected."""
     kept = next((name for name in _STATEFUL if asked.data.get(name)), None)
     if kept is not None:
@@ -97,7 +97,7 @@ def _asks(name: str, value: Any) -> bool:
             return bool(value)
 
 
-def writer_for(asked: Asked, envelope: AnswerHead) -> AnswerWriter:
+def writer_for(asked: ChatRequest, envelope: AnswerHead) -> AnswerWriter:
     """The one that writes the client's dialect."""
     match asked.dialect:
         case "anthropic":
@@ -112,7 +112,7 @@ def writer_for(asked: Asked, envelope: AnswerHead) -> AnswerWriter:
             )
 
 
-def rendered(asked: Asked, envelope: AnswerHead, reply: Reply, ids: Ids, tally: Tally) -> Json:
+def rendered(asked: ChatRequest, envelope: AnswerHead, reply: Reply, ids: Ids, tally: Tally) -> Json:
     """A whole reply in the client's dialect."""
     calls = settled(reply, ids, tally)
     word = ending(_plain_reason(reply.finish_reason), calls, reply)
@@ -126,7 +126,7 @@ def rendered(asked: Asked, envelope: AnswerHead, reply: Reply, ids: Ids, tally: 
             return as_function_call(made) if calls and _knows_functions_only(asked) else made
 
 
-def _knows_functions_only(asked: Asked) -> bool:
+def _knows_functions_only(asked: ChatRequest) -> bool:
     """Whether a client is from the time when tools were functions and an answer called at most one."""
     return "functions" in asked.data and "tools" not in asked.data
 
@@ -159,7 +159,7 @@ class TranslatedStream:
         self.ended = False
         self.complete = False
         self._writer = writer
-        self._following = Following(names.tools, provider, names)
+        self._following = AnswerFollower(names.tools, provider, names)
         self._enough = enough
         self._ids = ids
         self._tally = tally

@@ -29,7 +29,7 @@ from toolwire.gateway.frames import KEEP_ALIVE, named
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.middleware import Scope
 from toolwire.gateway.responses import json_response
-from toolwire.gateway.settings import Bounds
+from toolwire.gateway.settings import TransferLimits
 from toolwire.hub.submitting import submit_result_tool
 from toolwire.protocol.chat import Reply, Usage
 from toolwire.protocol.tracing import read_trace
@@ -52,7 +52,7 @@ _LONGEST_KEY = 200
 class Turns:
     """The routes. Nothing runs inside a request, so a client that goes away stops nothing."""
 
-    def __init__(self, service: TurnService, bounds: Bounds) -> None:
+    def __init__(self, service: TurnService, bounds: TransferLimits) -> None:
         self._service = service
         self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, _BODY_BYTES))
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 
 from toolwire.gateway.faults import Fault, Rejected, cut_off, too_large, too_late
-from toolwire.gateway.settings import Bounds, Upstream
+from toolwire.gateway.settings import TransferLimits, Upstream
 from toolwire.models.failures import FOREIGN, ProviderSite, of_exception
 from toolwire.models.response_body import ResponseBody
 
@@ -20,7 +20,7 @@ _CONNECTIONS = 512
 NO_PAGE: Mapping[str, str] = {}
 
 
-class Incoming(ResponseBody):
+class UpstreamBody(ResponseBody):
     """An answer that is being read. Reading raises Rejected, and nothing else."""
 
     def __init__(self, response: httpx2.Response, place: ProviderSite, largest: int) -> None:
@@ -48,7 +48,7 @@ class Incoming(ResponseBody):
 class UpstreamClient:
     """Asks the upstream, with one pool of connections that lives until `close`."""
 
-    def __init__(self, upstream: Upstream, bounds: Bounds) -> None:
+    def __init__(self, upstream: Upstream, bounds: TransferLimits) -> None:
         self.upstream = upstream
         self.place = ProviderSite("the upstream", upstream.url, secret=upstream.key)
         self._bounds = bounds
@@ -64,7 +64,7 @@ class UpstreamClient:
         headers: Mapping[str, str],
         body: bytes | None = None,
         page: Mapping[str, str] = NO_PAGE,
-    ) -> AsyncIterator[Incoming]:
+    ) -> AsyncIterator[UpstreamBody]:
         """Send once and give the answer, to be read inside the block. Raises Rejected."""
         client = self._connected()
         try:
@@ -76,7 +76,7 @@ class UpstreamClient:
         except FOREIGN as lost:
             raise Rejected(of_lost(self.place, lost)) from None
         try:
-            yield Incoming(response, self.place, self._bounds.answer_bytes)
+            yield UpstreamBody(response, self.place, self._bounds.answer_bytes)
         finally:
             with contextlib.suppress(*FOREIGN):
                 await response.aclose()

@@ -17,7 +17,7 @@ from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
 from toolwire.errors import CallHeld, NotFound, StoreError, StoreUnavailable, Suspended
-from toolwire.execute.contract import Dispatched, LeavesWork
+from toolwire.execute.contract import AbandonsWork, Dispatched
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy
 from toolwire.hub.calls import Accepted, Detached, Outcome, Refused, Waiting
@@ -328,7 +328,7 @@ class Journey:
                 try:
                     return await self._run(allowed, asked)
                 finally:
-                    if isinstance(executor, LeavesWork):
+                    if isinstance(executor, AbandonsWork):
                         ticket.until = executor.leftover(Context(call.id, self._turn.id).idempotency_key)
         except Busy as lost:
             result = busy(call, lost.resource, lost.holder, patience_s)

@@ -29,14 +29,14 @@ class SharedLocks:
 
     @asynccontextmanager
     async def holding(
-        self, claims: Sequence[LockClaim], holder: str = "", patience_s: float = 30.0
+        self, claims: Sequence[LockClaim], holder: str = "", longest_wait_s: float = 30.0
     ) -> AsyncIterator[Ticket]:
         """Wait until every claim is ours, here and then in the store, and hold them inside the block. Raises Busy.
 
         Calls at work are waited for as long as it takes, since their time is bounded, and so is the lease of a process.
         """
         shared = [claim for claim in claims if claim.is_shared]
-        async with self._local.holding(claims, holder, patience_s) as ticket:
+        async with self._local.holding(claims, holder, longest_wait_s) as ticket:
             if not shared:
                 yield ticket
                 return

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Mapping
 
-from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
-from toolwire.models.http_chat import HttpChat, ProviderApi, Site, checked_key
+from toolwire.models.endpoint import DEFAULT_REQUEST_POLICY, SYSTEM_TIME, RequestPolicy, TimeSource
+from toolwire.models.http_chat import HttpChat, ModelSite, ProviderApi, checked_key
 from toolwire.models.openai import listed_ids
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Request
@@ -50,16 +50,16 @@ class AnthropicChat(HttpChat):
         key_variable: str = KEY_VARIABLE,
         max_tokens: int = MAX_TOKENS,
         headers: Mapping[str, str] | None = None,
-        patience: Patience = USUAL_PATIENCE,
-        world: World = REAL_WORLD,
+        request_policy: RequestPolicy = DEFAULT_REQUEST_POLICY,
+        time_source: TimeSource = SYSTEM_TIME,
         formats: Formats | None = None,
     ) -> None:
         given = os.environ.get(key_variable, "") if api_key is None else api_key
         key = checked_key(given, key_variable)
         root = base_url.rstrip("/").removesuffix("/v1")
-        site = Site("anthropic", root, key_variable, key, price_list="anthropic" if root == BASE_URL else "")
+        site = ModelSite("anthropic", root, key_variable, key, price_list="anthropic" if root == BASE_URL else "")
         sent = {"anthropic-version": API_VERSION} | ({"x-api-key": key} if key else {}) | dict(headers or {})
-        super().__init__(model, site, sent, patience, world, formats)
+        super().__init__(model, site, sent, request_policy, time_source, formats)
         self._max_tokens = max_tokens
 
     def _frame(self, request: Request, *, stream: bool) -> Json:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RequestPolicy:
     """How long a provider may take, how much it may send, and how often it is asked again.
 
     `idle_s` bounds each silence, `closing_s` the silence after a complete reply, `whole_s` one try from end to end;
@@ -53,7 +53,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class TimeSource:
     """Time and chance, given so that tests neither wait nor guess."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -61,8 +61,8 @@ class World:
     chance: Callable[[], float] = random.random
 
 
-USUAL_PATIENCE = Patience()
-REAL_WORLD = World()
+DEFAULT_REQUEST_POLICY = RequestPolicy()
+SYSTEM_TIME = TimeSource()
 
 
 class HttpAnswer(ResponseBody):
@@ -93,14 +93,14 @@ class Endpoint:
         place: ProviderSite,
         base_url: str,
         headers: Mapping[str, str],
-        patience: Patience,
-        world: World,
+        request_policy: RequestPolicy,
+        time_source: TimeSource,
     ) -> None:
         self.place = place
         self._base_url = base_url.rstrip("/")
         self._headers = {"content-type": "application/json", "user-agent": "toolwire", **headers}
-        self._patience = patience
-        self._world = world
+        self._request_policy = request_policy
+        self._time_source = time_source
         self._client: httpx2.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -111,27 +111,29 @@ class Endpoint:
             try:
                 return await once()
             except ProviderFailure as trouble:
-                if not trouble.again or attempt >= self._patience.tries or not may_repeat():
+                if not trouble.again or attempt >= self._request_policy.tries or not may_repeat():
                     raise
                 self._require_time(trouble)
-                wait_s = self._patience.wait_s(attempt, trouble.wait_s, self._world.chance())
+                wait_s = self._request_policy.wait_s(attempt, trouble.wait_s, self._time_source.chance())
                 tell_wait(wait_s, str(trouble.error))
-            await self._world.sleep(wait_s)
+            await self._time_source.sleep(wait_s)
             attempt += 1
 
     def _require_time(self, trouble: ProviderFailure) -> None:
         """Raise the trouble at once where its provider asks for a longer wait than there is time for."""
         left_s = time_to_wait_s()
-        limit_s = self._patience.longest_wait_s if left_s is None else left_s
+        limit_s = self._request_policy.longest_wait_s if left_s is None else left_s
         if trouble.wait_s is not None and trouble.wait_s > limit_s:
-            raise wait_too_long(trouble, trouble.wait_s, left_s, self._world.now())
+            raise wait_too_long(trouble, trouble.wait_s, left_s, self._time_source.now())
 
     @asynccontextmanager
     async def ask(self, method: str, path: str, body: bytes | None = None) -> AsyncIterator[HttpAnswer]:
         """Send once and give the answer, to be read inside the block. Raises Trouble."""
         async with self._in_time(), self._sent(method, path, body) as response:
             answer = HttpAnswer(
-                response, self.place, self._patience.largest_answer if response.status_code == 200 else LARGEST_ERROR
+                response,
+                self.place,
+                self._request_policy.largest_answer if response.status_code == 200 else LARGEST_ERROR,
             )
             try:
                 if response.status_code != 200:
@@ -149,7 +151,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        limit = asyncio.timeout(self._patience.whole_s)
+        limit = asyncio.timeout(self._request_policy.whole_s)
         try:
             async with limit:
                 yield
@@ -177,12 +179,12 @@ class Endpoint:
             body = await answer.whole()
         except ProviderFailure:
             body = b""  # the status says enough
-        return of_status(self.place, response.status_code, response.headers, body, self._world.now())
+        return of_status(self.place, response.status_code, response.headers, body, self._time_source.now())
 
     def _connected(self) -> httpx2.AsyncClient:
         """The client of the running loop: connections cannot move from one event loop to another."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            wait = httpx2.Timeout(self._patience.idle_s, connect=self._patience.connect_s)
+            wait = httpx2.Timeout(self._request_policy.idle_s, connect=self._request_policy.connect_s)
             self._client, self._loop = httpx2.AsyncClient(headers=self._headers, timeout=wait), loop
         return self._client

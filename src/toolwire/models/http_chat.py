@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from toolwire.errors import ModelError, ModelRefused, SettingsError
-from toolwire.models.endpoint import Endpoint, HttpAnswer, Patience, World
+from toolwire.models.endpoint import Endpoint, HttpAnswer, RequestPolicy, TimeSource
 from toolwire.models.failures import ProviderFailure, ProviderSite, cut_off, not_a_reply, of_error_body, too_large
 from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong, read_json
 from toolwire.models.prices import cost_usd, with_cost
@@ -43,7 +43,7 @@ class ProviderApi:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ModelSite:
     """Where a model is served and under which name people know it."""
 
     provider: str
@@ -91,19 +91,19 @@ class HttpChat:
     def __init__(
         self,
         model: str,
-        site: Site,
+        site: ModelSite,
         headers: dict[str, str],
-        patience: Patience,
-        world: World,
+        request_policy: RequestPolicy,
+        time_source: TimeSource,
         formats: Formats | None = None,
     ) -> None:
         self.model = model
         self.site = site
         self.formats = formats or _own_formats(self.api.dialect)
-        self._patience = patience
+        self._request_policy = request_policy
         self._dialect = self._spoken(self.formats)
         self._encoder = RequestEncoder(self._dialect)
-        self._endpoint = Endpoint(site.place(), site.base_url, headers, patience, world)
+        self._endpoint = Endpoint(site.place(), site.base_url, headers, request_policy, time_source)
 
     @property
     def name(self) -> str:
@@ -197,10 +197,10 @@ class HttpChat:
 
     async def _follow(self, answer: HttpAnswer, parser: StreamParser, watcher: "_Watcher") -> None:
         """Feed the stream to the parser until it is over. A stream that breaks after its reply was complete is fine."""
-        payloads = self.api.payloads(self._patience.longest_line)
+        payloads = self.api.payloads(self._request_policy.longest_line)
         enough = over = False
         while True:
-            piece = await (answer.last_piece(self._patience.closing_s) if enough else answer.piece())
+            piece = await (answer.last_piece(self._request_policy.closing_s) if enough else answer.piece())
             for payload in self._completed(payloads, piece):
                 if over or payload == DONE:
                     enough = over = True  # whatever follows is read, so that the connection can be used again
@@ -218,7 +218,7 @@ class HttpChat:
         try:
             return payloads.feed(piece) if piece else payloads.finish()
         except LineTooLong:
-            raise too_large(self._endpoint.place, self._patience.longest_line) from None
+            raise too_large(self._endpoint.place, self._request_policy.longest_line) from None
 
     def _object(self, body: bytes) -> Json:
         try:

@@ -2,8 +2,8 @@
 
 import os
 
-from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
-from toolwire.models.http_chat import HttpChat, ProviderApi, Site
+from toolwire.models.endpoint import DEFAULT_REQUEST_POLICY, SYSTEM_TIME, RequestPolicy, TimeSource
+from toolwire.models.http_chat import HttpChat, ModelSite, ProviderApi
 from toolwire.models.payloads import JsonLines
 from toolwire.protocol.chat import Request
 from toolwire.protocol.providers import PROVIDERS
@@ -50,14 +50,14 @@ class OllamaChat(HttpChat):
         api_key: str | None = None,
         *,
         context_tokens: int | None = None,
-        patience: Patience = USUAL_PATIENCE,
-        world: World = REAL_WORLD,
+        request_policy: RequestPolicy = DEFAULT_REQUEST_POLICY,
+        time_source: TimeSource = SYSTEM_TIME,
         formats: Formats | None = None,
     ) -> None:
         address = base_url_of(os.environ.get(OLLAMA.url_variable, "") if base_url is None else base_url)
-        site = Site(OLLAMA.name, address, OLLAMA.key_variable, api_key or "", OLLAMA.start_hint)
+        site = ModelSite(OLLAMA.name, address, OLLAMA.key_variable, api_key or "", OLLAMA.start_hint)
         super().__init__(
-            model, site, {"authorization": f"Bearer {api_key}"} if api_key else {}, patience, world, formats
+            model, site, {"authorization": f"Bearer {api_key}"} if api_key else {}, request_policy, time_source, formats
         )
         self._context_tokens = context_tokens
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from toolwire.errors import ModelRefused
-from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
-from toolwire.models.http_chat import HttpChat, ProviderApi, Site, checked_key
+from toolwire.models.endpoint import DEFAULT_REQUEST_POLICY, SYSTEM_TIME, RequestPolicy, TimeSource
+from toolwire.models.http_chat import HttpChat, ModelSite, ProviderApi, checked_key
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Delta, Reply, Request
 from toolwire.protocol.providers import OPENAI_URL, PROVIDERS
@@ -58,8 +58,8 @@ class OpenAIChat(HttpChat):
         start_hint: str = "",
         price_list: str = "",
         headers: Mapping[str, str] | None = None,
-        patience: Patience = USUAL_PATIENCE,
-        world: World = REAL_WORLD,
+        request_policy: RequestPolicy = DEFAULT_REQUEST_POLICY,
+        time_source: TimeSource = SYSTEM_TIME,
         formats: Formats | None = None,
     ) -> None:
         row = PROVIDERS.get(provider)
@@ -67,9 +67,11 @@ class OpenAIChat(HttpChat):
         given = os.environ.get(key_variable, "") if api_key is None else api_key
         key = checked_key(given, key_variable)
         is_openai = base_url.rstrip("/") == BASE_URL
-        site = Site(provider, base_url, key_variable, key, start_hint, price_list or ("openai" if is_openai else ""))
+        site = ModelSite(
+            provider, base_url, key_variable, key, start_hint, price_list or ("openai" if is_openai else "")
+        )
         sent = ({"authorization": f"Bearer {key}"} if key else {}) | dict(headers or {})
-        super().__init__(model, site, sent, patience, world, formats)
+        super().__init__(model, site, sent, request_policy, time_source, formats)
         # Newer OpenAI models refuse the old name of the limit, and most other servers do not know the new one.
         self._limit_field = "max_completion_tokens" if is_openai else "max_tokens"
         self._counts_streams = True

@@ -8,7 +8,7 @@ from typing import Any
 from toolwire.protocol.tools import Tool
 
 
-class Passing(StrEnum):
+class ArgumentPassing(StrEnum):
     """How a program gets its arguments: as one JSON object on its standard input, or as `--name=value` words."""
 
     JSON = "json"
@@ -24,7 +24,7 @@ class Program:
     """
 
     binaries: Mapping[str, str]
-    passing: Passing = Passing.JSON
+    passing: ArgumentPassing = ArgumentPassing.JSON
     reads: bool = False
     writes: bool = False
     network: bool = False

@@ -126,7 +126,7 @@ Begun = Callable[[str], "Collection[bytes] | None"]
 
 @quick
 @dataclass(frozen=True, slots=True)
-class Now:
+class ChangeTime:
     """When a change is made, and by which store."""
 
     at: float
@@ -171,7 +171,7 @@ def say(
     cards: Sequence["OpenCard"],
     audit: Sequence[Row],
     sums: Row,
-    now: Now,
+    now: ChangeTime,
     ran_s: float | None,
     reserve: Reservation | None = None,
 ) -> Sequence["OpenCard"] | StoreError:
@@ -229,7 +229,7 @@ class OpenCard:
     row: Row
     result_row: Row | None
     audit: Sequence[Row]
-    now: Now
+    now: ChangeTime
     reserve: Reservation | None = None
 
     def __call__(self, tx: Transaction) -> CallCard | StoreError:
@@ -264,13 +264,17 @@ class OpenCard:
             tx.end_call(self.key, card.result, self.result_row, self.now.at)
 
 
-def open_card(card: CallCard, audit: Sequence[AuditRow], now: Now, reserve: Reservation | None = None) -> OpenCard:
+def open_card(
+    card: CallCard, audit: Sequence[AuditRow], now: ChangeTime, reserve: Reservation | None = None
+) -> OpenCard:
     result = None if card.result is None else result_row(card, card.result, now.at)
     row = card_row(card)
     return OpenCard(card, (row[1], row[7], row[8]), row, result, audit_rows(audit), now, reserve)
 
 
-def claim(tx: Transaction, card: CallCard, audit: Sequence[Row], now: Now, claim: Claim) -> CallCard | StoreError:
+def claim(
+    tx: Transaction, card: CallCard, audit: Sequence[Row], now: ChangeTime, claim: Claim
+) -> CallCard | StoreError:
     key = call_key(card)
     kept = tx.call(key)
     answer, mine, _, _ = ledger.claim_call(card, kept, tx.turn(key[:2]), now.at, tx.alive, claim)
@@ -300,7 +304,7 @@ def mark(
 
 
 def close(
-    tx: Transaction, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: Now, *, ran: bool
+    tx: Transaction, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: ChangeTime, *, ran: bool
 ) -> ToolResult | StoreError:
     key, turn = (row[1], row[7], row[8]), (row[1], row[7])
     answer, ended, late, charge = ledger.close_call(

@@ -7,7 +7,7 @@ from toolwire.errors import StoreError
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.values import changed
 from toolwire.record import ledger, refusals
-from toolwire.record.changes import Now
+from toolwire.record.changes import ChangeTime
 from toolwire.record.contract import DueDispatch
 from toolwire.record.ledger import Sending
 from toolwire.record.rows import CallKey, Row, column, columns, read_card, upsert
@@ -25,7 +25,7 @@ _DROP = "DELETE FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = 
 _LATER = "UPDATE dispatches SET due = ?, sent = ? WHERE project = ? AND turn_id = ? AND call_id = ?"
 
 
-def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: Now) -> CallCard | StoreError:
+def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: ChangeTime) -> CallCard | StoreError:
     key = _key(dispatch)
     answer = ledger.dispatch_call(dispatch, tx.call(key), tx.turn(key[:2]), now.at, tx.alive)
     if isinstance(answer, StoreError) or answer.result is not None:
@@ -54,7 +54,7 @@ def _with_card(connection: sqlite3.Connection, kept: Row | None, sought: str) ->
 
 
 def take_due(
-    tx: Transaction, now: Now, upto: float, pause: Callable[[int], float], limit: int, project: str | None
+    tx: Transaction, now: ChangeTime, upto: float, pause: Callable[[int], float], limit: int, project: str | None
 ) -> list[DueDispatch]:
     """Those that are due at the time `upto`; each is put off, or dropped."""
     if project is None:

@@ -417,7 +417,7 @@ class MemoryStore(ClosingStore):
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
 
     async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
-        come = ready.Come(self._is_decided, self._is_over, partial(self._is_back, now))
+        come = ready.KnownOutcomes(self._is_decided, self._is_over, partial(self._is_back, now))
         waiting = (kept for kept in self._open.values() if kept.opening.waits and not self._is_run(kept))
         found = (
             kept

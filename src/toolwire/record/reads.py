@@ -23,7 +23,7 @@ from toolwire.record.chain import AuditChain, KeptRow, read_heads, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary, Workload
 from toolwire.record.liveness import Alive
 from toolwire.record.ownership import is_signed
-from toolwire.record.retention import AT_FULL_SPEED, CUT, Pace, newest_cut
+from toolwire.record.retention import AT_FULL_SPEED, CUT, PrunePace, newest_cut
 from toolwire.record.rows import (
     RESULT,
     LeftTurn,
@@ -299,7 +299,7 @@ def _come(
     asked: ApprovalClock,
     project: str | None,
     is_stranded: Callable[[tuple[Any, ...]], bool],
-) -> ready.Come:
+) -> ready.KnownOutcomes:
     """What has come of what these turns wait for."""
     called: dict[str, None] = {}
     others: dict[str, None] = {}
@@ -327,7 +327,7 @@ def _come(
         card = _approval(body, turn_has_ended)
         if card.at(asked.date(card)).state is ApprovalState.OPEN:
             pending.add((of, approval_id))
-    return ready.Come(
+    return ready.KnownOutcomes(
         is_decided=lambda of, approval_id: (of, column(approval_id)) not in pending,
         has_ended=lambda of, turn_id: (of, column(turn_id)) not in going_on,
         is_back=lambda of, turn_id, call_id: (of, turn_id, column(call_id)) in back,
@@ -476,7 +476,7 @@ def approvals_after(
 
 
 def audit_chain(
-    connection: sqlite3.Connection, seqs: Iterable[int], pace: Pace = AT_FULL_SPEED, project: str | None = None
+    connection: sqlite3.Connection, seqs: Iterable[int], pace: PrunePace = AT_FULL_SPEED, project: str | None = None
 ) -> AuditChain:
     """The chains of all projects, or those of one: after what all of them share, its own rows alone are read."""
     cut, shared = newest_cut(connection), shared_upto(connection)

@@ -16,7 +16,7 @@ _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Come:
+class KnownOutcomes:
     """What has come of what turns wait for. What is not on record any more has: its turn is told what became of it.
 
     A call `is_back` when it has a result, and when none comes any more; see `ledger.is_stranded`.
@@ -27,7 +27,7 @@ class Come:
     is_back: Callable[[str, str, str], bool]
 
 
-def is_ready(project: str, turn_id: str, waits: Sequence[Wait], now: float, come: Come) -> bool:
+def is_ready(project: str, turn_id: str, waits: Sequence[Wait], now: float, come: KnownOutcomes) -> bool:
     """Whether a turn that waits for these can go on."""
     results = [wait for wait in waits if isinstance(wait, ForResult)]
     if results and all(_is_back(project, turn_id, wait, now, come) for wait in results):
@@ -43,7 +43,7 @@ def is_ready(project: str, turn_id: str, waits: Sequence[Wait], now: float, come
     return False
 
 
-def _is_back(project: str, turn_id: str, wait: ForResult, now: float, come: Come) -> bool:
+def _is_back(project: str, turn_id: str, wait: ForResult, now: float, come: KnownOutcomes) -> bool:
     return come.is_back(project, turn_id, wait.call_id) or (wait.until is not None and now >= wait.until)
 
 

@@ -86,7 +86,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeepLimits:
     """How long things of one kind are kept, and how many bytes of them; None is no limit."""
 
     days: float | None = None
@@ -97,14 +97,14 @@ class Keep:
 class Retention:
     """What is kept of turns with their calls, of the audit log, of large bodies and of log files."""
 
-    turns: Keep = Keep()
-    audit: Keep = Keep()
-    bodies: Keep = Keep()
-    logs: Keep = Keep()
+    turns: KeepLimits = KeepLimits()
+    audit: KeepLimits = KeepLimits()
+    bodies: KeepLimits = KeepLimits()
+    logs: KeepLimits = KeepLimits()
 
 
 @dataclass(slots=True)
-class Pace:
+class PrunePace:
     """How fast to prune: with pauses, and not beyond a time of the monotonic clock or when it was stopped."""
 
     until: float = math.inf
@@ -127,7 +127,7 @@ class Pace:
             yield row
 
 
-AT_FULL_SPEED = Pace(pause_s=0.0)
+AT_FULL_SPEED = PrunePace(pause_s=0.0)
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class AuditCut:
         return f"{self.seq}\n{self.head}\n{self.at!r}".encode()
 
 
-def old_turns(connection: sqlite3.Connection, keep: Keep, now: float) -> list[TurnKey]:
+def old_turns(connection: sqlite3.Connection, keep: KeepLimits, now: float) -> list[TurnKey]:
     """The turns that may go, oldest first."""
     cutoff = max(_before(keep, now), _size_cutoff(connection.execute(_TURN_SIZES, (_ROW_BYTES,)), keep.max_bytes))
     if cutoff == -math.inf:
@@ -195,7 +195,7 @@ def drop_turns(tx: Transaction, turns: Sequence[TurnKey], now: float) -> int:
     return dropped
 
 
-def audit_cut(connection: sqlite3.Connection, keep: Keep, now: float) -> tuple[int, str]:
+def audit_cut(connection: sqlite3.Connection, keep: KeepLimits, now: float) -> tuple[int, str]:
     """The number and digest of the last audit row that may go; 0 if none. The newest row always stays."""
     newest = connection.execute("SELECT coalesce(max(seq), 0) FROM audit").fetchone()[0]
     cutoff = _before(keep, now)
@@ -261,7 +261,9 @@ def bodies_in(folder: Path) -> list[KeptBody]:
     return [KeptBody(_digest(one.path), one.at, one.size) for one in files]
 
 
-def old_bodies(bodies: Sequence[KeptBody], named: set[str], needed: set[str], keep: Keep, now: float) -> list[KeptBody]:
+def old_bodies(
+    bodies: Sequence[KeptBody], named: set[str], needed: set[str], keep: KeepLimits, now: float
+) -> list[KeptBody]:
     """The bodies that may go: those that are too old or too many, and those that no result names."""
     unnamed = [
         one for one in bodies if one.digest not in named and one.at < now - UNNAMED_DAYS * DAY_S
@@ -271,7 +273,7 @@ def old_bodies(bodies: Sequence[KeptBody], named: set[str], needed: set[str], ke
     return [*unnamed, *_beyond(others, keep, now)]
 
 
-def old_logs(folder: Path, keep: Keep, now: float) -> list[Path]:
+def old_logs(folder: Path, keep: KeepLimits, now: float) -> list[Path]:
     """The log files that may go. The newest one always stays."""
     files = sorted((one for one in _files(folder.glob("*.jsonl")) if _LOG.fullmatch(one.path.name)), key=_name)
     return [one.path for one in _beyond(files[:-1], keep, now)]
@@ -302,7 +304,7 @@ def not_whole(row: int) -> StoreError:
     return StoreError(f"row {row} of the audit log does not fit the rows before it; a broken log is not pruned")
 
 
-def _before(keep: Keep, now: float) -> float:
+def _before(keep: KeepLimits, now: float) -> float:
     return -math.inf if keep.days is None else now - keep.days * DAY_S
 
 
@@ -317,7 +319,7 @@ def _size_cutoff(newest_first: Iterable[tuple[float, int]], max_bytes: int | Non
     return -math.inf
 
 
-def _beyond(files: Sequence[Aged], keep: Keep, now: float) -> list[Aged]:
+def _beyond(files: Sequence[Aged], keep: KeepLimits, now: float) -> list[Aged]:
     cutoff, total, gone = _before(keep, now), 0, []
     for one in sorted(files, key=lambda file: file.at, reverse=True):
         total += one.size

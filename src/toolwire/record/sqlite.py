@@ -42,7 +42,7 @@ from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.bodies import DatabaseBodies, FolderBodies
 from toolwire.record.chain import AuditChain
-from toolwire.record.changes import Now, OpenCard, open_card
+from toolwire.record.changes import ChangeTime, OpenCard, open_card
 from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
     BodyPlace,
@@ -66,7 +66,7 @@ from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import open_folder, prepare, signature
 from toolwire.record.reader import Reader
-from toolwire.record.retention import AT_FULL_SPEED, AuditCut, Keep, Pace, Pruned, Retention
+from toolwire.record.retention import AT_FULL_SPEED, AuditCut, KeepLimits, Pruned, PrunePace, Retention
 from toolwire.record.rows import (
     DEFAULT,
     Row,
@@ -275,8 +275,8 @@ class SqliteStore(ClosingStore):
     async def detached_calls(self, *, limit: int = 100, project: str | None = None) -> list[CallCard]:
         return await self._reader.read(reads.detached_calls, limit, project)
 
-    def _now(self) -> Now:
-        return Now(self._clock(), self._owners.name)
+    def _now(self) -> ChangeTime:
+        return ChangeTime(self._clock(), self._owners.name)
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
@@ -559,7 +559,7 @@ class SqliteStore(ClosingStore):
         *,
         dry_run: bool = False,
         tell: Callable[[str], None] = lambda _: None,
-        pace: Pace = AT_FULL_SPEED,
+        pace: PrunePace = AT_FULL_SPEED,
     ) -> Pruned:
         """Let go of what is too old or too large, a little at a time, so that other processes can go on meanwhile.
 
@@ -575,7 +575,7 @@ class SqliteStore(ClosingStore):
         return pruned
 
     async def _prune_turns(
-        self, keep: Keep, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None], pace: Pace
+        self, keep: KeepLimits, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None], pace: PrunePace
     ) -> None:
         old = await self._reader.read(pruning.old_turns, keep, now)
         at_once = pruning.AT_ONCE if pace is AT_FULL_SPEED else pruning.FEW_AT_ONCE
@@ -592,7 +592,7 @@ class SqliteStore(ClosingStore):
             tell(f"{begin + len(some):,} of {len(old):,} turns")
 
     async def _prune_audit(
-        self, keep: Keep, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None], pace: Pace
+        self, keep: KeepLimits, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None], pace: PrunePace
     ) -> None:
         upto, head = await self._reader.read(pruning.audit_cut, keep, now)
         if upto == 0 or pace.is_over():

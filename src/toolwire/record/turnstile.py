@@ -16,7 +16,7 @@ _MOMENT_S = 1.0
 _NONE_YET = object()
 
 
-class Turnstile:
+class WriteQueue:
     """Places for the changes of each agent, on one event loop."""
 
     __slots__ = ("_alone", "_inside", "_latest", "_lines", "_other_at", "_room", "_share")

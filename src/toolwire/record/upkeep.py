@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from toolwire.errors import ToolwireError
-from toolwire.record.retention import DAY_S, Pace, Retention
+from toolwire.record.retention import DAY_S, PrunePace, Retention
 from toolwire.record.sqlite import SqliteStore
 
 MARKER = "pruned"
@@ -60,7 +60,7 @@ async def _prune_daily(prune: Callable[[], Awaitable[None]], ended: asyncio.Even
 
 
 async def _prune(open_store: OpenStore, home: Path, retention: Retention, clock: Callable[[], float]) -> None:
-    now, pace = clock(), Pace(time.monotonic() + _LONGEST_S)
+    now, pace = clock(), PrunePace(time.monotonic() + _LONGEST_S)
     if not _is_due(home, now):
         return
     try:

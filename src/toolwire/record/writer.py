@@ -23,7 +23,7 @@ from toolwire.record.liveness import Liveness
 from toolwire.record.retries import Retries
 from toolwire.record.rows import Row
 from toolwire.record.transaction import Cache, StaleCache, Transaction
-from toolwire.record.turnstile import SHARE, Turnstile
+from toolwire.record.turnstile import SHARE, WriteQueue
 
 T = TypeVar("T")
 Change = Callable[[Transaction], Any]
@@ -109,9 +109,9 @@ class Writer:
         What is audited goes into the chain of this `name`, and what is owned belongs to the owner of `liveness`.
         """
         self._share = share
-        self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, Turnstile] = WeakKeyDictionary()
+        self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, WriteQueue] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._turnstile = Turnstile(share)
+        self._turnstile = WriteQueue(share)
         self._path = path
         self._connection = Connection(connect, audited, liveness, name)
         self._commit = self._connection.write
@@ -182,11 +182,11 @@ class Writer:
             for change in changes if len(changes) > 1 else ():  # one that can never be made must not hold up the others
                 self._write_again([change])
 
-    def _turnstile_of(self, loop: asyncio.AbstractEventLoop) -> Turnstile:
+    def _turnstile_of(self, loop: asyncio.AbstractEventLoop) -> WriteQueue:
         """The turnstile of a loop. The latest one is at hand, since most programs have one loop."""
         found = self._turnstiles.get(loop)
         if found is None:
-            found = self._turnstiles[loop] = Turnstile(self._share)
+            found = self._turnstiles[loop] = WriteQueue(self._share)
         self._loop, self._turnstile = loop, found
         return found
 

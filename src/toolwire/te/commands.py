@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from toolwire.deliver.envelope import one_line
 from toolwire.deliver.envelope_ranking import hot_zone, kind_of
-from toolwire.te.gathered import Gathered, Unit, decoded, lines_of, notes_on
+from toolwire.te.gathered import RankedResults, ResultUnit, decoded, lines_of, notes_on
 from toolwire.te.grep import grep
 from toolwire.te.running import ProgramRun, run
 
@@ -18,24 +18,26 @@ _ACTIONS = frozenset(
 _BEFORE_PLACES = ("-H", "-L", "-P", "-O")
 _SHELL_WORDS = frozenset(" \t\n|&;<>()$`")
 
-Work = Callable[[Sequence[str], float | None], Gathered | None]
+Work = Callable[[Sequence[str], float | None], RankedResults | None]
 
 
-def cat(words: Sequence[str], timeout_s: float | None) -> Gathered:
+def cat(words: Sequence[str], timeout_s: float | None) -> RankedResults:
     """Files as text; of a binary one only how large it is."""
     ran = run(("cat", *words), timeout_s=timeout_s)
     if b"\0" in ran.out[:_LOOKED_AT]:
         facts = {"size": len(ran.out), "content_type": "binary"}
-        return Gathered("cat", "lines", (), ran.code, facts, ("binary content is not shown", *notes_on("cat", ran)))
+        return RankedResults(
+            "cat", "lines", (), ran.code, facts, ("binary content is not shown", *notes_on("cat", ran))
+        )
     return _as_lines("cat", ran, {"size": len(ran.out)})
 
 
-def ls(words: Sequence[str], timeout_s: float | None) -> Gathered:
+def ls(words: Sequence[str], timeout_s: float | None) -> RankedResults:
     """A folder; control characters in names are shown as question marks."""
     return _as_lines("ls", run(("ls", "-q", *words), timeout_s=timeout_s))
 
 
-def find(words: Sequence[str], timeout_s: float | None) -> Gathered:
+def find(words: Sequence[str], timeout_s: float | None) -> RankedResults:
     """Files by name and nature: those of the project first, then tests, then what was not written by hand."""
     argv, by_name = _find_command(words)
     ran = run(argv, timeout_s=timeout_s)
@@ -46,9 +48,11 @@ def find(words: Sequence[str], timeout_s: float | None) -> Gathered:
     zone = hot_zone(paths)
     facts = {"hot_zone": one_line(zone)} if zone else {}
     units = [
-        Unit(name, {"path": name, "kind": kind_of(path).name.lower()}) for path in paths for name in [one_line(path)]
+        ResultUnit(name, {"path": name, "kind": kind_of(path).name.lower()})
+        for path in paths
+        for name in [one_line(path)]
     ]
-    return Gathered(
+    return RankedResults(
         "find",
         "files",
         units,
@@ -60,12 +64,12 @@ def find(words: Sequence[str], timeout_s: float | None) -> Gathered:
     )
 
 
-def git(words: Sequence[str], timeout_s: float | None) -> Gathered:
+def git(words: Sequence[str], timeout_s: float | None) -> RankedResults:
     """Git, without its pager."""
     return _as_lines("git", run(("git", "--no-pager", *words), both_ends=True, timeout_s=timeout_s))
 
 
-def run_program(words: Sequence[str], timeout_s: float | None) -> Gathered:
+def run_program(words: Sequence[str], timeout_s: float | None) -> RankedResults:
     """Any program, its error messages among its output."""
     return _as_lines("run", run(program(words), both_ends=True, timeout_s=timeout_s), both_ends=True)
 
@@ -82,14 +86,14 @@ COMMANDS: Mapping[str, Work] = {"grep": grep, "cat": cat, "find": find, "ls": ls
 
 def _as_lines(
     cmd: str, ran: ProgramRun, facts: Mapping[str, int] | None = None, *, both_ends: bool = False
-) -> Gathered:  # fmt: skip
+) -> RankedResults:  # fmt: skip
     lines = lines_of(ran.out + ran.tail) if not ran.missing else [*lines_of(ran.out), *lines_of(ran.tail)]
     notes = notes_on(cmd, ran)
     if ran.missing:
         notes = (f"{ran.missing:,} bytes in the middle of the output were too much to be kept", *notes)
-    units = [Unit(line.removesuffix("\r")) for line in lines]
+    units = [ResultUnit(line.removesuffix("\r")) for line in lines]
     whole = not ran.stopped and not ran.missing
-    return Gathered(cmd, "lines", units, ran.code, facts or {}, notes, both_ends=both_ends, whole=whole)
+    return RankedResults(cmd, "lines", units, ran.code, facts or {}, notes, both_ends=both_ends, whole=whole)
 
 
 def _find_command(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:

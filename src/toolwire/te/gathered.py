@@ -11,7 +11,7 @@ LONGEST_LINE = 400
 _MOST_ERRORS = 5
 
 
-class Unit(NamedTuple):
+class ResultUnit(NamedTuple):
     """A result: its lines, and for a reader of JSON its parts."""
 
     text: str
@@ -19,7 +19,7 @@ class Unit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class RankedResults:
     """All results of a command, best first. `counted` names what they are: matches, lines or files.
 
     With `both_ends` the last of them matter as much as the first. `notes` say what is not among them.
@@ -27,7 +27,7 @@ class Gathered:
 
     cmd: str
     counted: str
-    units: Sequence[Unit]
+    units: Sequence[ResultUnit]
     code: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from toolwire.deliver.envelope import one_line
 from toolwire.deliver.envelope_ranking import ASIDE, MatchKind, files_among, hot_zone, kind_of, plain_word
 from toolwire.deliver.visible_text import visible
-from toolwire.te.gathered import Gathered, Unit, cut, decoded, notes_on
+from toolwire.te.gathered import RankedResults, ResultUnit, cut, decoded, notes_on
 from toolwire.te.running import ProgramRun, run
 
 AT_ONCE = 50
@@ -79,7 +79,7 @@ def asked(words: Sequence[str]) -> GrepQuery | None:
     return GrepQuery((*argv, "--", *places), shape, wanted, there)
 
 
-def grep(words: Sequence[str], timeout_s: float | None) -> Gathered | None:
+def grep(words: Sequence[str], timeout_s: float | None) -> RankedResults | None:
     """Search, and rank what was found: definitions first, tests last. None if grep's own output is to be shown."""
     question = asked(words)
     if question is None:
@@ -93,7 +93,7 @@ def grep(words: Sequence[str], timeout_s: float | None) -> Gathered | None:
     left = ", ".join(f"{name}/" for name in question.not_searched)
     notes = (*notes_on("grep", ran), *((f"not searched unless named: {left}",) if left else ()))
     units = [_unit(hit) for hit in hits]
-    return Gathered(
+    return RankedResults(
         "grep", "matches", units, ran.code, facts, notes, most_at_once=AT_ONCE, whole=not ran.stopped
     )  # fmt: skip
 
@@ -142,17 +142,17 @@ def _counts(ran: ProgramRun, _wanted: str) -> Iterator[_Hit]:
 _READERS = {"lines": _lines, "groups": _groups, "names": _names, "counts": _counts}
 
 
-def _unit(hit: _Hit) -> Unit:
+def _unit(hit: _Hit) -> ResultUnit:
     path = one_line(hit.path)
     parts = {"path": path, "kind": hit.kind.name.lower()}
     if not hit.text:
-        return Unit(path, parts)
+        return ResultUnit(path, parts)
     if not hit.line:
-        return Unit(f"{path}:{hit.text}", {**parts, "count": int(hit.text) if hit.text.isdigit() else 0})
+        return ResultUnit(f"{path}:{hit.text}", {**parts, "count": int(hit.text) if hit.text.isdigit() else 0})
     lines = hit.text.split("\n")
     text = "\n".join(f"{path}:{line}" for line in lines)
     said = hit.text.partition(":")[2] if len(lines) == 1 else hit.text
-    return Unit(text, {**parts, "line": hit.line, "text": visible(said)})
+    return ResultUnit(text, {**parts, "line": hit.line, "text": visible(said)})
 
 
 def _records(ran: ProgramRun) -> Iterator[tuple[str, str]]:

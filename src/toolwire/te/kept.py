@@ -27,7 +27,7 @@ class NoHandle(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PagedOutput:
     """An output in the pieces in which it is shown."""
 
     cmd: str
@@ -36,7 +36,7 @@ class Kept:
     pieces: tuple[tuple[str, ...], ...]
 
 
-def keep(kept: Kept, environ: Mapping[str, str]) -> str:
+def keep(kept: PagedOutput, environ: Mapping[str, str]) -> str:
     """Keep an output and give back its handle; nothing if there is no place for it."""
     body = {"v": 1, "cmd": kept.cmd, "counted": kept.counted, "total": kept.total, "pieces": kept.pieces}
     data = json.dumps(body).encode()
@@ -54,7 +54,7 @@ def keep(kept: Kept, environ: Mapping[str, str]) -> str:
     return ""
 
 
-def fetch(handle: str, environ: Mapping[str, str]) -> Kept:
+def fetch(handle: str, environ: Mapping[str, str]) -> PagedOutput:
     """What was kept under a handle. Raises NoHandle."""
     digits = _HANDLE.fullmatch(handle) or _WHOLE.fullmatch(handle)
     if digits is None:
@@ -70,12 +70,12 @@ def fetch(handle: str, environ: Mapping[str, str]) -> Kept:
     raise NoHandle(f"nothing is kept under {handle}; outputs are kept for {KEPT_DAYS} days, so run the command again")
 
 
-def _read(data: bytes, handle: str) -> Kept:
+def _read(data: bytes, handle: str) -> PagedOutput:
     try:
         body: Any = json.loads(data)
         match body:
             case {"v": 1, "cmd": str(cmd), "counted": str(counted), "total": int(total), "pieces": list(pieces)}:
-                return Kept(cmd, counted, total, tuple(tuple(map(str, piece)) for piece in pieces))
+                return PagedOutput(cmd, counted, total, tuple(tuple(map(str, piece)) for piece in pieces))
     except (ValueError, TypeError, RecursionError):
         pass
     raise NoHandle(f"what is kept under {handle} was not kept by te; read it with the tool `more`")

@@ -13,10 +13,10 @@ from toolwire.deliver.envelope_budget import SizeBudget, budget_for, ends, piece
 from toolwire.deliver.visible_text import visible
 from toolwire.lazy import lazy_module
 from toolwire.te.commands import COMMANDS, program
-from toolwire.te.gathered import Gathered, Unit
+from toolwire.te.gathered import RankedResults, ResultUnit
 from toolwire.te.grep import NotGrep
 from toolwire.te.running import NOT_THERE
-from toolwire.te.words import HELP, Misused, TeArguments, read
+from toolwire.te.words import HELP, TeArguments, UsageError, read
 
 if TYPE_CHECKING:
     from toolwire.te import kept
@@ -56,7 +56,7 @@ def te(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         if words.handle:
             return _show_more(words, environ)
         return _run(words, budget, environ)
-    except (Misused, NotGrep, ValueError) as error:
+    except (UsageError, NotGrep, ValueError) as error:
         sys.stderr.write(f"te: {visible(str(error))}\n")
         return USAGE
 
@@ -71,9 +71,11 @@ def _run(words: TeArguments, budget: SizeBudget, environ: Mapping[str, str]) -> 
     return gathered.code
 
 
-def _enveloped(gathered: Gathered, budget: SizeBudget, environ: Mapping[str, str]) -> tuple[Envelope, Sequence[Unit]]:
+def _enveloped(
+    gathered: RankedResults, budget: SizeBudget, environ: Mapping[str, str]
+) -> tuple[Envelope, Sequence[ResultUnit]]:
     """What is shown now; what is not shown is kept."""
-    units = [Unit(visible(unit.text), unit.parts) for unit in gathered.units]
+    units = [ResultUnit(visible(unit.text), unit.parts) for unit in gathered.units]
     parts = pieces([unit.text for unit in units], budget, gathered.most_at_once)
     facts: dict[str, Any] = {gathered.counted: len(units), **gathered.facts}
     cut = len(parts) > 1
@@ -85,24 +87,24 @@ def _enveloped(gathered: Gathered, budget: SizeBudget, environ: Mapping[str, str
     return Envelope(gathered.cmd, body, facts, (*crumbs, *gathered.notes)), shown
 
 
-def _keep(gathered: Gathered, total: int, parts: Sequence[Sequence[str]], environ: Mapping[str, str]) -> str:
-    handle: str = kept.keep(kept.Kept(gathered.cmd, gathered.counted, total, tuple(map(tuple, parts))), environ)
+def _keep(gathered: RankedResults, total: int, parts: Sequence[Sequence[str]], environ: Mapping[str, str]) -> str:
+    handle: str = kept.keep(kept.PagedOutput(gathered.cmd, gathered.counted, total, tuple(map(tuple, parts))), environ)
     return handle
 
 
 def _first(
-    gathered: Gathered, units: Sequence[Unit], parts: Sequence[Sequence[str]], budget: SizeBudget
-) -> tuple[str, Sequence[Unit], str]:
+    gathered: RankedResults, units: Sequence[ResultUnit], parts: Sequence[Sequence[str]], budget: SizeBudget
+) -> tuple[str, Sequence[ResultUnit], str]:
     """What is shown before anyone asks for more: its text, its units, and what is left out."""
     if len(parts) <= 1:
         return "\n".join(unit.text for unit in units), units, ""
     if gathered.both_ends:
         both = ends([unit.text for unit in units], budget)
         gap = f"[… {both.missing:,} lines left out here …]"
-        shown = [Unit(line) for line in (*both.head, *both.tail)]
+        shown = [ResultUnit(line) for line in (*both.head, *both.tail)]
         crumb = f"{both.missing:,} of {len(units):,} lines left out in the middle"
         return "\n".join((*both.head, gap, *both.tail)), shown, crumb
-    shown = [unit if unit.text == part else Unit(part) for unit, part in zip(units, parts[0], strict=False)]
+    shown = [unit if unit.text == part else ResultUnit(part) for unit, part in zip(units, parts[0], strict=False)]
     left = len(units) - len(shown)
     crumb = f"{left:,} of {len(units):,} {gathered.counted} left out" if left else "the rest of a long line left out"
     return "\n".join(parts[0]), shown, crumb
@@ -116,7 +118,7 @@ def _show_more(words: TeArguments, environ: Mapping[str, str]) -> int:
         return NOT_FOUND
     last = len(found.pieces)
     if words.chunk > last:
-        raise Misused(f"--chunk {words.chunk}: this output has {last} chunks")
+        raise UsageError(f"--chunk {words.chunk}: this output has {last} chunks")
     part = found.pieces[words.chunk - 1]
     if words.raw:
         _say("".join(f"{unit}\n" for unit in part))
@@ -124,7 +126,7 @@ def _show_more(words: TeArguments, environ: Mapping[str, str]) -> int:
     facts = {found.counted: found.total, "shown": len(part), "truncated": words.chunk < last, "handle": words.handle}
     facts |= {"chunk": words.chunk, "chunks": last}
     crumbs = (_where(f"chunk {words.chunk} of {last}", words.handle, words.chunk + 1, last),)
-    _print(Envelope(found.cmd, "\n".join(part), facts, crumbs), [Unit(unit) for unit in part], as_json=words.json)
+    _print(Envelope(found.cmd, "\n".join(part), facts, crumbs), [ResultUnit(unit) for unit in part], as_json=words.json)
     return 0
 
 
@@ -134,7 +136,7 @@ def _where(left_out: str, handle: str, chunk: int, last: int) -> str:
     return f"{left_out}; te --handle {handle} --chunk {chunk}" if handle else f"{left_out}; the whole could not be kept"
 
 
-def _print(envelope: Envelope, shown: Sequence[Unit], *, as_json: bool) -> None:
+def _print(envelope: Envelope, shown: Sequence[ResultUnit], *, as_json: bool) -> None:
     if as_json:
         results = [unit.text if unit.parts is None else {**unit.parts} for unit in shown]
         _say(json.dumps({**envelope.header, "results": results, "left_out": envelope.left_out}) + "\n")

@@ -36,7 +36,7 @@ Flags, before the command (after it too, for grep, cat, find and ls):
 """
 
 
-class Misused(Exception):
+class UsageError(Exception):
     """The words make no sense; the text says what would."""
 
 
@@ -58,11 +58,11 @@ class TeArguments:
 
 
 def read(argv: Sequence[str]) -> TeArguments:
-    """Tell te's flags from the command's words. Raises Misused."""
+    """Tell te's flags from the command's words. Raises UsageError."""
     own, rest = _split(argv)
     command = rest[0] if rest else ""
     if command and command not in COMMANDS:
-        raise Misused(f"te knows no {command[:40]!r}; it knows {', '.join(COMMANDS)}, and `te run` runs any program")
+        raise UsageError(f"te knows no {command[:40]!r}; it knows {', '.join(COMMANDS)}, and `te run` runs any program")
     words = rest[1:]
     if command in _FREE:
         more, words = _split(words, stop_at_command=False)
@@ -71,7 +71,7 @@ def read(argv: Sequence[str]) -> TeArguments:
         words = words[1:]
     nothing = not command and "--handle" not in own and not own.keys() & {"--help", "--version"}
     if nothing or (command == "run" and not words):
-        raise Misused("say what to run, such as: te grep PATTERN, or: te run make test")
+        raise UsageError("say what to run, such as: te grep PATTERN, or: te run make test")
     return TeArguments(
         command, tuple(words), "--raw" in own, "--json" in own, "--help" in own, "--version" in own,
         own.get("--handle", ""), int(_number(own, "--chunk") or 1), own.get("--budget", ""), own.get("--agent", ""),
@@ -95,10 +95,10 @@ def _split(argv: Sequence[str], *, stop_at_command: bool = True) -> tuple[dict[s
             own[word] = ""
         elif flag in _VALUES:
             if not equals and not words:
-                raise Misused(f"{flag} needs a value")
+                raise UsageError(f"{flag} needs a value")
             own[flag] = value if equals else words.pop(0)
         elif stop_at_command and word.startswith("-"):
-            raise Misused(f"te has no flag {word[:40]!r}; flags of a command stand after it")
+            raise UsageError(f"te has no flag {word[:40]!r}; flags of a command stand after it")
         elif stop_at_command or word == "--":
             return own, [*rest, word, *words]
         else:
@@ -115,5 +115,5 @@ def _number(own: dict[str, str], flag: str) -> float | None:
     except ValueError:
         number = 0.0
     if not 0 < number < 1e9:
-        raise Misused(f"{flag} {given[:40]!r}: give a number above 0")
+        raise UsageError(f"{flag} {given[:40]!r}: give a number above 0")
     return number

@@ -21,9 +21,9 @@ from toolwire.protocol.values import changed, dataclass
 from toolwire.toolbox import modules
 
 if TYPE_CHECKING:
-    from toolwire.toolbox.agents.delegation import Crew
+    from toolwire.toolbox.agents.delegation import SubAgents
     from toolwire.toolbox.browser.chromium import Chromium
-    from toolwire.toolbox.data.paging import Fetch, Keeper
+    from toolwire.toolbox.data.paging import BodyKeeper, Fetch
     from toolwire.toolbox.shell.jobs import Jobs
     from toolwire.toolbox.user.question import Ask
     from toolwire.toolbox.user.todos import Todos
@@ -43,7 +43,7 @@ class ToolDependencies:
 
     - `engine` is the weakest sandbox, `files` and `commands` act in place of this machine's disk and sandbox.
     - `store` keeps long results; `fetch` reads on in them, in place of the store.
-    - `ask` asks the user. `search` gives what websearch asks. `crew` gives the agents that can be set to work.
+    - `ask` asks the user. `search` gives what websearch asks. `sub_agents` gives the agents that can be set to work.
     - In `home` lie pages for the user and, if it `keeps`, plans for the next process; `todos` are kept elsewhere.
     - `models` are lines such as "openrouter vendor/model"; `scripts` let the browser run scripts of the model's own.
     - A workspace holds at most `most_bytes`; one command takes at most a `disk_share` of what is free.
@@ -52,13 +52,13 @@ class ToolDependencies:
     """
 
     engine: str = DEFAULT_ENGINE
-    store: "Keeper | None" = None
+    store: "BodyKeeper | None" = None
     ask: "Ask | None" = None
     home: Path = USUAL_HOME
     keeps: bool = False
     search: "Callable[[], SearchBackend | None] | None" = None
     models: tuple[str, ...] = ()
-    crew: "Callable[[], Crew] | None" = None
+    sub_agents: "Callable[[], SubAgents] | None" = None
     scripts: bool = False
     most_bytes: int | None = None
     disk_share: float | None = None
@@ -73,7 +73,7 @@ class ToolDependencies:
     fetch: "Fetch | None" = None
 
 
-class Parts:
+class SharedDependencies:
     """What several tools share, each made when the first of them needs it."""
 
     def __init__(self, given: ToolDependencies) -> None:
@@ -120,16 +120,20 @@ class Parts:
     @cached_property
     def sessions(self) -> Mapping[str, Tool]:
         """The tools about other agents."""
-        return {tool.name: tool for tool in modules.delegation_tools.teamwork(self.crew)}
+        return {tool.name: tool for tool in modules.delegation_tools.teamwork(self.sub_agents)}
 
     @cached_property
-    def crew(self) -> "Crew":
+    def sub_agents(self) -> "SubAgents":
         """The agents that can be set to work; without any there is none, over a store that knows of no turn."""
-        return self.given.crew() if self.given.crew else modules.delegation.Crew(modules.memory.MemoryStore(), ())
+        return (
+            self.given.sub_agents()
+            if self.given.sub_agents
+            else modules.delegation.SubAgents(modules.memory.MemoryStore(), ())
+        )
 
     @cached_property
     def orchestration(self) -> Mapping[str, Tool]:
-        return {tool.name: tool for tool in modules.orchestration_tools.orchestration_tools(self.crew)}
+        return {tool.name: tool for tool in modules.orchestration_tools.orchestration_tools(self.sub_agents)}
 
     @cached_property
     def search(self) -> "SearchBackend":
@@ -163,27 +167,27 @@ def named(tool: Tool, name: str) -> Tool:
     return changed(tool, name=name)
 
 
-def _more(parts: Parts) -> Tool | None:
+def _more(parts: SharedDependencies) -> Tool | None:
     return modules.paging.more_tool(parts.fetch) if parts.fetch else None
 
 
-def _commit(parts: Parts) -> Tool:
+def _commit(parts: SharedDependencies) -> Tool:
     return modules.commit_tool.git_commit_tool(parts.sandbox, stand_ins=modules.inspect_tools.stand_in_names())
 
 
-def _job(name: str, parts: Parts) -> Tool:
+def _job(name: str, parts: SharedDependencies) -> Tool:
     return parts.jobs[name]
 
 
-def _session(name: str, parts: Parts) -> Tool:
+def _session(name: str, parts: SharedDependencies) -> Tool:
     return parts.sessions[name]
 
 
-def _orchestration(name: str, parts: Parts) -> Tool:
+def _orchestration(name: str, parts: SharedDependencies) -> Tool:
     return parts.orchestration[name]
 
 
-def _model(name: str, parts: Parts) -> Tool:
+def _model(name: str, parts: SharedDependencies) -> Tool:
     return modules.model_tools.ask_model_tool(name, modules.model_tools.configured_by_lines(name, parts.given.models))
 
 
@@ -201,7 +205,7 @@ ORCHESTRATION_TOOLS = (
     "call_result",
 )
 
-TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
+TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     "calculator": lambda _: modules.everyday.calculator_tool(),
     "echo": lambda _: modules.everyday.echo_tool(),
     "random": lambda _: modules.everyday.random_tool(),
@@ -315,7 +319,7 @@ def tool_names(groups: Iterable[str]) -> tuple[str, ...]:
 
 def make_tools(names: Iterable[str], given: ToolDependencies) -> tuple[Tool, ...]:
     """The built-in tools of these names, less those for which something is missing."""
-    parts = Parts(given)
+    parts = SharedDependencies(given)
     return tuple(tool for name in names if (tool := TOOLS[name](parts)) is not None)
 
 

@@ -57,7 +57,7 @@ from toolwire.cli.terminal.input import FIRST_BYTE_S, SilentInput, decode_text, 
 from toolwire.cli.terminal.json_output import turn_object
 from toolwire.cli.terminal.screen import Screen, quiet_tools
 from toolwire.cli.views.events import Trace
-from toolwire.cli.views.prompts import Person
+from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.watch import Watcher, Watchers
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
 from toolwire.protocol.attached_text import attach
@@ -197,7 +197,7 @@ async def _ask_or_resume(
 ) -> Answer:
     async with store_of(place) as store:
         if not resume:
-            async with begin_agent(flags, place, store, Person(screen, agrees=flags.yes)) as agent:
+            async with begin_agent(flags, place, store, TerminalUser(screen, agrees=flags.yes)) as agent:
                 return await agent.ask(words or "", thread=thread, on_event=watchers)
         turn_id = await find_turn_id(store, words) if words else await newest_interrupted(store, single_call=False)
         opening = (await store.turn(turn_id)).opening

@@ -40,7 +40,7 @@ from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import plain, result_object
 from toolwire.cli.terminal.screen import Screen, quiet_tools
 from toolwire.cli.terminal.text import clean
-from toolwire.cli.views.prompts import Person
+from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.result import show_result
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
@@ -245,7 +245,7 @@ async def _run_call(
     grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
     async with store_of(place) as store:
         if not wanted.resume:
-            name, person = wanted.name or "", Person(screen, agrees=granted.confirms_all)
+            name, person = wanted.name or "", TerminalUser(screen, agrees=granted.confirms_all)
             async with open_agent(place, store, person, _spec(place, granted), only=name) as agent:
                 return await agent.call(name, wanted.arguments)
         if wanted.arguments:
@@ -255,7 +255,7 @@ async def _run_call(
         turn = (await store.turn(turn_id)).opening
         place = project_again(turn, flags, place)
         spec = resumed_spec(place, turn, _spec(place, granted))
-        person = Person(screen, agrees=spec.granted.confirms_all)
+        person = TerminalUser(screen, agrees=spec.granted.confirms_all)
         async with open_agent(place, store, person, spec, resumes=turn) as agent:
             await require_still_granted(agent, turn_id, wanted.home)
             return await agent.resume_call(turn_id)

@@ -44,7 +44,7 @@ from toolwire.cli.terminal.chat_input import BLOCK, PROMPT, line_editing, next_m
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.events import Trace
-from toolwire.cli.views.prompts import Person
+from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.watch import Watcher, Watchers
 from toolwire.disclose.offer import offered
 from toolwire.errors import ToolwireError
@@ -118,7 +118,7 @@ class _Conversation:
         self._thread = thread or _new_thread()
         self._trace = trace
         self._stack = AsyncExitStack()
-        self._person = Person(screen, agrees=flags.yes)
+        self._person = TerminalUser(screen, agrees=flags.yes)
         self._agent: Agent
 
     def open(self) -> None:

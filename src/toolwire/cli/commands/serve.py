@@ -207,14 +207,14 @@ def _turns(place: ProjectFolder) -> "turn_service.TurnService":
 
 def _desk(
     place: ProjectFolder, tokens: Iterable[str], behind: "turn_service.TurnService | KeptStore"
-) -> "approvals.Desk":
+) -> "approvals.ApprovalDesk":
     """How the project's store is opened, and who may answer its questions. Raises SettingsError."""
     people = _token_names(place, "approval.people", tokens)
     if place.has_home:
         run_sync(require_own_state(place))
     if isinstance(behind, KeptStore):
-        return approvals.Desk(behind.use, people)
-    return approvals.Desk(behind.use_store, people, answered=behind.wake)
+        return approvals.ApprovalDesk(behind.use, people)
+    return approvals.ApprovalDesk(behind.use_store, people, answered=behind.wake)
 
 
 def _registry(

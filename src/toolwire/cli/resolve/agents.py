@@ -22,7 +22,7 @@ from toolwire.cli.resolve.resuming import (
 from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import duration, one_line
-from toolwire.cli.views.prompts import Person
+from toolwire.cli.views.prompts import TerminalUser
 from toolwire.errors import DefinitionError, NotFound, SettingsError, Suspended
 from toolwire.hub import submitting
 from toolwire.protocol.agents import AgentSpec
@@ -141,7 +141,7 @@ def _read_schema(path: str) -> str:
 
 
 def begin_agent(
-    flags: Flags, project: ProjectFolder, store: Store, person: Person
+    flags: Flags, project: ProjectFolder, store: Store, person: TerminalUser
 ) -> AbstractAsyncContextManager[Agent]:
     """An agent made from settings and flags, for new turns; closed at the end, while the store stays open."""
     return open_agent(
@@ -162,7 +162,7 @@ async def resume_agent(
     """The agent of a turn on record, made again. Raises SettingsError where a call that waits could not run."""
     again = project_again(turn, flags.settings, project)
     spec = resumed_spec(again, turn, flags.spec(again), other_model=flags.names_model)
-    person = Person(screen, agrees=spec.granted.confirms_all)
+    person = TerminalUser(screen, agrees=spec.granted.confirms_all)
     opening = open_agent(
         again,
         store,

@@ -16,7 +16,7 @@ from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, AnsweredPoin
 from toolwire.define.conformance import SkillFinding, report
 from toolwire.define.skill_conformance import report_skill_tool
 from toolwire.errors import ToolFailure
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.skills.catalog import FoundSkill
@@ -68,7 +68,7 @@ def _tried(found: FoundSkill, entry: SkillTool, skills: ProjectSkills) -> Report
         advice = f"not run, since the skill is not trusted; look at it, then: toolwire trust {folder}"
         return Report([*findings, SkillFinding("warning", "tests", advice)])
     try:
-        tried = asyncio.run(SkillTrial(found, entry, skills.sandbox(), Shelf(), skills.network).findings())
+        tried = asyncio.run(SkillTrial(found, entry, skills.sandbox(), SkillCopies(), skills.network).findings())
     except ToolFailure as cannot:
         return Report([SkillFinding("error", "tests", f"cannot be run: {cannot}"), *findings])
     return Report(sorted([*findings, *tried], key=lambda finding: finding.level), tested=True)

@@ -49,7 +49,7 @@ async def terminal_line() -> str | None:
     return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
 
 
-class Person:
+class TerminalUser:
     """Approves calls and steers turns. `always` is remembered within one turn, for one tool and one reason to ask."""
 
     def __init__(self, screen: Screen, read_line: ReadLine = terminal_line, *, agrees: bool = False) -> None:

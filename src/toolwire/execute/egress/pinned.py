@@ -11,7 +11,7 @@ import httpx2
 
 from toolwire.execute.egress.caps import Meter
 from toolwire.execute.egress.connector import Connector, OpenConnection, hang_up
-from toolwire.execute.egress.places import WebPlace
+from toolwire.execute.egress.places import WebAddress
 
 
 class Pool:
@@ -22,7 +22,7 @@ class Pool:
 
     @asynccontextmanager
     async def asked(
-        self, place: WebPlace, method: str, headers: list[tuple[bytes, bytes]], body: bytes
+        self, place: WebAddress, method: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> AsyncIterator[httpcore2.Response]:
         """Send one request; its answer is to be read inside the block."""
         caps = self._meter.caps
@@ -44,7 +44,7 @@ class Pool:
 class _Backend(httpcore2.AsyncNetworkBackend):
     """Gives the HTTP client the connection to the place that was judged, whatever it asks for."""
 
-    def __init__(self, connector: Connector, meter: Meter, place: WebPlace) -> None:
+    def __init__(self, connector: Connector, meter: Meter, place: WebAddress) -> None:
         self._connector, self._meter, self._place = connector, meter, place
 
     async def connect_tcp(self, *_asked: Any, **_more: Any) -> httpcore2.AsyncNetworkStream:

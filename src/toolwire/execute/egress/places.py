@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
-from toolwire.execute.egress.rules import USUAL_PORTS, RequestedPlace
+from toolwire.execute.egress.rules import USUAL_PORTS, RequestedAddress
 from toolwire.protocol.values import dataclass
 
 LONGEST_URL = 8192
@@ -17,7 +17,7 @@ class BadUrl(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class WebPlace:
+class WebAddress:
     """Where a request goes: scheme, canonical host, port, and the path with its query."""
 
     scheme: str
@@ -38,11 +38,11 @@ class WebPlace:
     def url(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}"
 
-    def asked(self, method: str) -> RequestedPlace:
-        return RequestedPlace(self.host, self.port, self.scheme, method)
+    def asked(self, method: str) -> RequestedAddress:
+        return RequestedAddress(self.host, self.port, self.scheme, method)
 
 
-def read_url(text: str, base: WebPlace | None = None) -> WebPlace:
+def read_url(text: str, base: WebAddress | None = None) -> WebAddress:
     """The place that a URL names; a relative one is read from `base`. Raises BadUrl."""
     if len(text) > LONGEST_URL:
         raise BadUrl(f"a URL has at most {LONGEST_URL} characters")
@@ -57,10 +57,10 @@ def read_url(text: str, base: WebPlace | None = None) -> WebPlace:
     return _absolute(scheme.lower(), rest)
 
 
-def _absolute(scheme: str, rest: str) -> WebPlace:
+def _absolute(scheme: str, rest: str) -> WebAddress:
     end = min((at for at in (rest.find(char) for char in _ENDS_AUTHORITY) if at >= 0), default=len(rest))
     host, port = read_authority(rest[:end], USUAL_PORTS[scheme])
-    return WebPlace(scheme, host, port, _target(rest[end:]))
+    return WebAddress(scheme, host, port, _target(rest[end:]))
 
 
 def read_authority(text: str, usual_port: int | None) -> tuple[Host, int]:
@@ -85,7 +85,7 @@ def _target(rest: str) -> str:
     return visible if visible.startswith("/") else f"/{visible}"
 
 
-def _relative(text: str, base: WebPlace) -> WebPlace:
+def _relative(text: str, base: WebAddress) -> WebAddress:
     if text.startswith(("//", "\\", "/\\")):
         if not text.startswith("//"):
             raise BadUrl("the address contains a backslash")
@@ -94,9 +94,9 @@ def _relative(text: str, base: WebPlace) -> WebPlace:
         raise BadUrl("a URL starts with http:// or https://")
     path = base.target.partition("?")[0]
     if text.startswith("/"):
-        return WebPlace(base.scheme, base.host, base.port, _target(text))
+        return WebAddress(base.scheme, base.host, base.port, _target(text))
     if text.startswith("?"):
-        return WebPlace(base.scheme, base.host, base.port, _target(path + text))
+        return WebAddress(base.scheme, base.host, base.port, _target(path + text))
     if not text.partition("#")[0]:
-        return WebPlace(base.scheme, base.host, base.port, base.target)
-    return WebPlace(base.scheme, base.host, base.port, _target(path.rpartition("/")[0] + "/" + text))
+        return WebAddress(base.scheme, base.host, base.port, base.target)
+    return WebAddress(base.scheme, base.host, base.port, _target(path.rpartition("/")[0] + "/" + text))

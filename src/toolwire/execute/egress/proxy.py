@@ -29,10 +29,10 @@ import h11
 
 from toolwire.execute.egress.caps import Audit, Caps, Meter, OverCap, TrafficEvent, no_audit
 from toolwire.execute.egress.connector import BUFFER, ConnectionRefused, Connector, OpenConnection, Unreachable, hang_up
-from toolwire.execute.egress.places import BadUrl, WebPlace, read_authority, read_url
-from toolwire.execute.egress.rules import BadRule, RequestedPlace, Rules
-from toolwire.execute.egress.spoken import Garbled, HttpStream
-from toolwire.execute.egress.ways import No, Ways
+from toolwire.execute.egress.places import BadUrl, WebAddress, read_authority, read_url
+from toolwire.execute.egress.rules import BadRule, RequestedAddress, Rules
+from toolwire.execute.egress.spoken import BadHttp, HttpStream
+from toolwire.execute.egress.ways import ProxyRefusal, Tunnel
 from toolwire.protocol.operations import Refusal
 
 BRIDGE = Path(__file__).with_name("bridge.py")
@@ -116,14 +116,14 @@ class EgressProxy:
             async with asyncio.timeout(self._caps.whole_s):
                 with self.meter.connection():
                     await self._answer(client)
-        except No as no:
+        except ProxyRefusal as no:
             await self._refuse(client, no)
         except OverCap as over:
-            await self._refuse(client, No(429, str(over)))
-        except Garbled:
-            await self._refuse(client, No(400, "this is not a request to a proxy in HTTP/1.1"))
+            await self._refuse(client, ProxyRefusal(429, str(over)))
+        except BadHttp:
+            await self._refuse(client, ProxyRefusal(400, "this is not a request to a proxy in HTTP/1.1"))
         except TimeoutError:
-            await self._refuse(client, No(408, "this took too long"))
+            await self._refuse(client, ProxyRefusal(408, "this took too long"))
         except (OSError, EOFError):
             pass  # the peer left, so there is no one to answer
         finally:
@@ -138,35 +138,35 @@ class EgressProxy:
         part = Meter(self._caps, self.meter)
         try:
             if method == "CONNECT":
-                await Ways(part).tunnel(client, opened, place.host)
+                await Tunnel(part).tunnel(client, opened, place.host)
             else:
-                await Ways(part).forward(client, opened, place, request)
+                await Tunnel(part).forward(client, opened, place, request)
         finally:
             await hang_up(opened.writer)
             self._audit(TrafficEvent("closed", f"{place.host}:{place.port}", up=part.up, down=part.down))
 
-    def _refuse_address(self, place: WebPlace, method: str) -> None:
+    def _refuse_address(self, place: WebAddress, method: str) -> None:
         """Of a tunnel only the host is seen here, so only what is said about all of a host counts."""
         if self._refusal is not None:
             url = place.url.rstrip("/") if method == "CONNECT" else place.url
             if reason := self._refusal(url):
-                raise No(403, reason, f"{place.host}:{place.port}")
+                raise ProxyRefusal(403, reason, f"{place.host}:{place.port}")
 
-    async def _open(self, asked: RequestedPlace) -> OpenConnection:
+    async def _open(self, asked: RequestedAddress) -> OpenConnection:
         place = f"{asked.host}:{asked.port}"
         verdict = self._rules.judge(asked)
         if self._broken or not verdict.allowed:
-            raise No(403, self._broken or verdict.reason, place, verdict.rule)
+            raise ProxyRefusal(403, self._broken or verdict.reason, place, verdict.rule)
         try:
             opened = await self._connector.open(asked.host, asked.port)
         except ConnectionRefused as refused:
-            raise No(403, str(refused), place, verdict.rule) from None
+            raise ProxyRefusal(403, str(refused), place, verdict.rule) from None
         except Unreachable as lost:
-            raise No(502, str(lost), place, verdict.rule) from None
+            raise ProxyRefusal(502, str(lost), place, verdict.rule) from None
         self._audit(TrafficEvent("allowed", place, asked.method or "CONNECT", verdict.rule, address=opened.address))
         return opened
 
-    async def _refuse(self, client: HttpStream, no: No) -> None:
+    async def _refuse(self, client: HttpStream, no: ProxyRefusal) -> None:
         self._audit(TrafficEvent("refused", no.place, rule=no.rule, reason=str(no)))
         body = f"{no}\n".encode()
         headers = [
@@ -174,7 +174,7 @@ class EgressProxy:
             ("content-length", str(len(body))),
             ("connection", "close"),
         ]
-        with contextlib.suppress(Garbled, OSError):  # a tunnel that is open already can only be cut
+        with contextlib.suppress(BadHttp, OSError):  # a tunnel that is open already can only be cut
             await client.say(h11.Response(status_code=no.status, headers=headers))
             await client.say(h11.Data(data=body))
             await client.say(h11.EndOfMessage())
@@ -200,14 +200,14 @@ def _read_rules(network: Iterable[str]) -> tuple[Rules, str]:
         return Rules(), f"no host is allowed, since a rule cannot be read: {wrong}"
 
 
-def _place(method: str, target: str) -> WebPlace:
+def _place(method: str, target: str) -> WebAddress:
     """Where a request to the proxy wants to go."""
     try:
         if method == "CONNECT":
-            return WebPlace("https", *read_authority(target, None))
+            return WebAddress("https", *read_authority(target, None))
         place = read_url(target)
     except BadUrl as wrong:
-        raise No(400, str(wrong)) from None
+        raise ProxyRefusal(400, str(wrong)) from None
     if place.scheme != "http":
-        raise No(400, "ask for https with CONNECT", f"{place.host}:{place.port}")
+        raise ProxyRefusal(400, "ask for https with CONNECT", f"{place.host}:{place.port}")
     return place

@@ -26,7 +26,7 @@ class BadRule(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestedPlace:
+class RequestedAddress:
     """A place that something wants to talk to. `method` is empty where it cannot be seen, as inside a tunnel."""
 
     host: Host
@@ -46,7 +46,7 @@ class NetworkRule:
     methods: frozenset[str] = frozenset()
     deny: bool = False
 
-    def covers(self, asked: RequestedPlace) -> bool:
+    def covers(self, asked: RequestedAddress) -> bool:
         return self._names(asked.host) and self._opens(asked) and self._takes(asked.method)
 
     def _names(self, host: Host) -> bool:
@@ -54,7 +54,7 @@ class NetworkRule:
             return host.address is None and host.name.endswith(f".{self.host.name}")
         return host == self.host
 
-    def _opens(self, asked: RequestedPlace) -> bool:
+    def _opens(self, asked: RequestedAddress) -> bool:
         if self.port is None:
             return self.deny or asked.port == USUAL_PORTS[asked.scheme]
         return asked.port == self.port
@@ -67,7 +67,7 @@ class NetworkRule:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceVerdict:
+class AddressVerdict:
     """Whether a place may be talked to, by which rule, and in words."""
 
     allowed: bool
@@ -91,26 +91,28 @@ class Rules:
         limits = tuple(read_limit(text) for text in texts if text.startswith(LIMIT))
         return cls(tuple(read_rule(text) for text in texts if not text.startswith(LIMIT)), limits)
 
-    def judge(self, asked: RequestedPlace) -> PlaceVerdict:
+    def judge(self, asked: RequestedAddress) -> AddressVerdict:
         """Deny rules first, then the first rule that allows it."""
         covering = [rule for rule in self.rules if rule.covers(asked)]
         place = f"{asked.host}:{asked.port}"
         for rule in covering:
             if rule.deny:
-                return PlaceVerdict(False, rule.text, f"{place} is refused by the rule {rule.text!r}")
+                return AddressVerdict(False, rule.text, f"{place} is refused by the rule {rule.text!r}")
         for limit in self.limits:
             if not any(rule.covers(asked) for rule in limit):
                 hosts = ", ".join(rule.text for rule in limit) or "no host"
-                return PlaceVerdict(False, "", f"{place} is refused: a secret of this call may go to {hosts} only")
+                return AddressVerdict(False, "", f"{place} is refused: a secret of this call may go to {hosts} only")
         if covering:
-            return PlaceVerdict(True, covering[0].text, f"{place} is allowed by the rule {covering[0].text!r}")
+            return AddressVerdict(True, covering[0].text, f"{place} is allowed by the rule {covering[0].text!r}")
         missing = str(asked.host) if asked.port == USUAL_PORTS[asked.scheme] else place
         reason = f"{place} is not among the hosts that the grant lists{self._hint(asked)}"
         if asked.host.address is not None and (kind := why_not_public(asked.host.address)):
-            return PlaceVerdict(False, "", f"{reason}, and no rule opens it: it is not on the public internet ({kind})")
-        return PlaceVerdict(False, "", f"{reason}; the network rule {missing!r} would allow it")
+            return AddressVerdict(
+                False, "", f"{reason}, and no rule opens it: it is not on the public internet ({kind})"
+            )
+        return AddressVerdict(False, "", f"{reason}; the network rule {missing!r} would allow it")
 
-    def _hint(self, asked: RequestedPlace) -> str:
+    def _hint(self, asked: RequestedAddress) -> str:
         """What would be right, where a rule nearly fits."""
         near = [rule for rule in self.rules if not rule.deny and rule._names(asked.host)]
         if not near:
@@ -133,7 +135,7 @@ def beyond_limits(network: Iterable[str], places: Iterable[str]) -> str:
     limits = Rules.of(limits_of(network)).limits
     for place in places:
         host, _, port = place.rpartition(":")
-        asked = RequestedPlace(read_host(host), int(port), "https" if port == "443" else "http")
+        asked = RequestedAddress(read_host(host), int(port), "https" if port == "443" else "http")
         if any(not any(rule.covers(asked) for rule in limit) for limit in limits):
             return place
     return ""

@@ -18,7 +18,7 @@ _HOP = frozenset(
 )
 
 
-class Garbled(Exception):
+class BadHttp(Exception):
     """The other side does not speak HTTP as it should, or left in mid-sentence."""
 
 
@@ -37,23 +37,23 @@ class HttpStream:
         self._state = h11.Connection(role, max_incomplete_event_size=caps.header_bytes)
 
     async def head(self, kind: type[E]) -> E:
-        """The request or the final response. Raises Garbled, OverCap or TimeoutError."""
+        """The request or the final response. Raises BadHttp, OverCap or TimeoutError."""
         async with asyncio.timeout(self._caps.head_s):
             while isinstance(event := await self.event(), h11.InformationalResponse):
                 pass
         if not isinstance(event, kind):
-            raise Garbled("the connection was closed before a head came")
+            raise BadHttp("the connection was closed before a head came")
         if len(event.headers) > self._caps.headers:
             raise OverCap(f"there are more than {self._caps.headers} headers")
         return event
 
     async def event(self) -> Event | None:
-        """What the other side says next; None when it has left. Raises Garbled."""
+        """What the other side says next; None when it has left. Raises BadHttp."""
         while True:
             try:
                 event = self._state.next_event()
             except h11.RemoteProtocolError as wrong:
-                raise Garbled(str(wrong)) from None
+                raise BadHttp(str(wrong)) from None
             if event is h11.NEED_DATA:
                 if self._state.they_are_waiting_for_100_continue:
                     await self.say(h11.InformationalResponse(status_code=100, headers=[]))
@@ -65,11 +65,11 @@ class HttpStream:
                 return event
 
     async def say(self, event: Event) -> int:
-        """Send it, and give the number of bytes that went out. Raises Garbled."""
+        """Send it, and give the number of bytes that went out. Raises BadHttp."""
         try:
             data = self._state.send(event) or b""
         except h11.LocalProtocolError as wrong:
-            raise Garbled(str(wrong)) from None
+            raise BadHttp(str(wrong)) from None
         self.writer.write(data)
         await self.writer.drain()
         return len(data)

@@ -11,13 +11,13 @@ from toolwire.execute.egress.caps import Meter
 from toolwire.execute.egress.connector import OpenConnection
 from toolwire.execute.egress.hello import LONGEST_HELLO, Incomplete, NotTls, server_name
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
-from toolwire.execute.egress.places import WebPlace
-from toolwire.execute.egress.spoken import Garbled, HttpStream, passed_on
+from toolwire.execute.egress.places import WebAddress
+from toolwire.execute.egress.spoken import BadHttp, HttpStream, passed_on
 
 _READ = 64 * 1024
 
 
-class No(Exception):
+class ProxyRefusal(Exception):
     """A refusal: the status to answer with, and the sentence."""
 
     def __init__(self, status: int, reason: str, place: str = "unreadable", rule: str = "") -> None:
@@ -25,7 +25,7 @@ class No(Exception):
         self.status, self.place, self.rule = status, place, rule
 
 
-class Ways:
+class Tunnel:
     """Carries bytes for one call, counting them."""
 
     def __init__(self, meter: Meter) -> None:
@@ -33,7 +33,7 @@ class Ways:
 
     async def tunnel(self, client: HttpStream, opened: OpenConnection, host: Host) -> None:
         if not isinstance(await client.event(), h11.EndOfMessage):
-            raise No(400, "CONNECT has no body", str(host))
+            raise ProxyRefusal(400, "CONNECT has no body", str(host))
         await client.say(h11.Response(status_code=200, headers=[]))
         hello = await self._hello(client, host)
         self._meter.sent(len(hello))
@@ -55,7 +55,7 @@ class Ways:
                 if not piece:
                     raise EOFError
                 data += piece
-        raise No(403, "the ClientHello is too long", str(host))
+        raise ProxyRefusal(403, "the ClientHello is too long", str(host))
 
     async def _carry(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, count: Callable[[int], None]
@@ -67,10 +67,14 @@ class Ways:
         if sink.can_write_eof():
             sink.write_eof()
 
-    async def forward(self, client: HttpStream, opened: OpenConnection, place: WebPlace, request: h11.Request) -> None:
+    async def forward(
+        self, client: HttpStream, opened: OpenConnection, place: WebAddress, request: h11.Request
+    ) -> None:
         names = {name for name, _ in request.headers}
         if {b"content-length", b"transfer-encoding"} <= names:
-            raise No(400, "a body has one length", str(place.host))  # two servers could see two different requests
+            raise ProxyRefusal(
+                400, "a body has one length", str(place.host)
+            )  # two servers could see two different requests
         server = HttpStream(h11.CLIENT, opened.reader, opened.writer, self._meter.caps)
         headers = [(name, value) for name, value in passed_on(request.headers) if name != b"host"]
         ours = [(b"host", place.authority.encode()), (b"connection", b"close")]
@@ -90,8 +94,8 @@ class Ways:
     async def _give_answer(self, client: HttpStream, server: HttpStream) -> None:
         try:
             answer = await server.head(h11.Response)
-        except Garbled:
-            raise No(502, "the server's answer cannot be read") from None
+        except BadHttp:
+            raise ProxyRefusal(502, "the server's answer cannot be read") from None
         headers = [*passed_on(answer.headers), (b"connection", b"close")]
         self._meter.got(sum(len(name) + len(value) for name, value in headers))
         await client.say(h11.Response(status_code=answer.status_code, headers=headers, reason=answer.reason))
@@ -124,6 +128,6 @@ def _check_name(data: bytes, host: Host) -> None:
         name = server_name(data)
         same = host.address is not None if name is None else read_host(name) == host
     except (NotTls, BadHost) as wrong:
-        raise No(403, f"only TLS may follow CONNECT: {wrong}", str(host)) from None
+        raise ProxyRefusal(403, f"only TLS may follow CONNECT: {wrong}", str(host)) from None
     if not same:
-        raise No(403, f"the server name in TLS is not {host}, for which the tunnel was asked", str(host))
+        raise ProxyRefusal(403, f"the server name in TLS is not {host}, for which the tunnel was asked", str(host))

@@ -12,7 +12,7 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.egress.caps import MIB, Audit, Caps, Meter, OverCap, TrafficEvent, no_audit
 from toolwire.execute.egress.connector import ConnectionRefused, Connector, Unreachable
 from toolwire.execute.egress.pinned import Body, Pool
-from toolwire.execute.egress.places import BadUrl, WebPlace, read_url
+from toolwire.execute.egress.places import BadUrl, WebAddress, read_url
 from toolwire.execute.egress.rules import BadRule, Rules
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.operations import WebAnswer, WebRequest
@@ -132,7 +132,7 @@ class Web:
 class _Hop:
     """One request on the way: where it goes, and what it may still carry there."""
 
-    place: WebPlace
+    place: WebAddress
     request: WebRequest
 
     def headers(self) -> list[tuple[bytes, bytes]]:

@@ -36,7 +36,7 @@ _LINKS = {
 
 
 @dataclass(slots=True)
-class Bases:
+class NamespaceCache:
     """Kept namespaces, one for each set of places where something can be mounted. For the thread that starts boxes."""
 
     files: Mapping[str, bytes]

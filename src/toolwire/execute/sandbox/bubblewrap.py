@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.base import Bases
+from toolwire.execute.sandbox.base import NamespaceCache
 from toolwire.execute.sandbox.cgroups import BoxGroup, Cgroups
 from toolwire.execute.sandbox.contract import Box, EngineReport
 from toolwire.execute.sandbox.inside import (
@@ -241,9 +241,9 @@ def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
 
 
 @cache
-def _bases() -> Bases:
+def _bases() -> NamespaceCache:
     """What is mounted once, for all engines of this process."""
-    return Bases(_files(), _system_links(), _programs())
+    return NamespaceCache(_files(), _system_links(), _programs())
 
 
 def _files() -> dict[str, bytes]:

@@ -22,7 +22,7 @@ _OURS = {"wall", "repositories", "changes"}
 _SIGNALS = {24: "cpu", 25: "file_size"}
 
 
-class NotBegun(SandboxUnavailable):
+class CommandNotStarted(SandboxUnavailable):
     """A box has ended, or was ended at a limit, before the command in it began."""
 
 
@@ -53,7 +53,7 @@ class Capture:
         return Output(bytes(self._head), bytes(self._tail), self._size, self._digest.hexdigest())
 
 
-class Watch:
+class BoxWatch:
     """One box, from its first byte to its last. `began` is when its time started to count, before it was launched."""
 
     def __init__(self, box: Box, command: Command, listener: Listener | None, began: float) -> None:
@@ -184,4 +184,4 @@ class Watch:
             failed = [line.removeprefix("fail ") for line in lines if line != "ready"]
             late = f"it had not begun when the limit {limit!r} was reached" if limit else "it said nothing"
             said = "; ".join(failed) or stderr.text.strip()[:500] or late
-            raise NotBegun(f"{self._box.engine} could not confine the command: {said}")
+            raise CommandNotStarted(f"{self._box.engine} could not confine the command: {said}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.sandbox.capture import NotBegun
+from toolwire.execute.sandbox.capture import CommandNotStarted
 from toolwire.execute.sandbox.probes import PROBES, Probe
 from toolwire.execute.sandbox.syscalls import call
 from toolwire.protocol.operations import Command, ExecOps, Ran, shell
@@ -176,7 +176,7 @@ async def _ran(ops: ExecOps, command: Command) -> Ran:
     """Run a command; one whose time was over before its box stood, on a busy machine, gets more of it."""
     try:
         return await ops.run(command)
-    except NotBegun:
+    except CommandNotStarted:
         return await ops.run(replace(command, limits=replace(command.limits, wall_s=_BUSY_WALL_S)))
 
 

@@ -52,7 +52,7 @@ post-index-change p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class SealedName:
     """A name that a box may not change; with `make`, nor make where it is missing.
 
     What then stands in for it is a file with some content, or an empty folder.
@@ -64,7 +64,7 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedFile:
     """A file as it was when a box was opened; no content where it was missing."""
 
     content: bytes | None
@@ -85,8 +85,8 @@ class Baseline:
     legacy: frozenset[str] = frozenset()
     worktree_links: frozenset[str] = frozenset()
     links: dict[str, str] = field(default_factory=dict)
-    configs: dict[str, Saved] = field(default_factory=dict)
-    files: dict[str, Saved] = field(default_factory=dict)
+    configs: dict[str, SavedFile] = field(default_factory=dict)
+    files: dict[str, SavedFile] = field(default_factory=dict)
     trees: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class GitGuard:
 
     root: int
     baseline: Baseline
-    seals: list[Seal] = field(default_factory=list)
+    seals: list[SealedName] = field(default_factory=list)
     hook_folders: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -224,14 +224,14 @@ class GitGuard:
                 reason = f"was changed ({', '.join(refused)[:300]}), and toolwire protects these settings"
                 self._put_back(path, saved, reason)
             else:
-                self.baseline.configs[path], self._seen[path] = Saved(content, saved.mode), seen
+                self.baseline.configs[path], self._seen[path] = SavedFile(content, saved.mode), seen
 
-    def _is_as_saved(self, path: str, saved: Saved) -> bool:
+    def _is_as_saved(self, path: str, saved: SavedFile) -> bool:
         facts = lstat_beneath(self.root, path)
         same_mode = facts is not None and stat.S_IMODE(facts.st_mode) == saved.mode
         return same_mode and read_beneath(self.root, path, _LONGEST_SAVED + 1) == saved.content
 
-    def _put_back(self, path: str, saved: Saved, reason: str) -> None:
+    def _put_back(self, path: str, saved: SavedFile, reason: str) -> None:
         def write() -> None:
             if saved.content is not None:
                 write_beneath(self.root, path, saved.content, saved.mode)
@@ -303,7 +303,7 @@ def _add_seals(guard: GitGuard, obeyed: ObeyedByGit, submodules: list[str]) -> N
         git = f"{path}/.git"
         facts = lstat_beneath(root, git)
         if facts is None or not stat.S_ISDIR(facts.st_mode) or place >= MOST_OPENED:
-            guard.seals.append(Seal(git))
+            guard.seals.append(SealedName(git))
         folder = inside(own.workspace, git_folder_at(root, own.workspace, path))
         if folder is not None and place < MOST_OPENED:
             _drop_pointer(guard, git)
@@ -321,21 +321,21 @@ def _add_seals(guard: GitGuard, obeyed: ObeyedByGit, submodules: list[str]) -> N
             _seal_path(guard, path, make=False)
 
 
-def _seals_of(root: int, folder: str, *, has_pointer: bool) -> Iterator[Seal]:
+def _seals_of(root: int, folder: str, *, has_pointer: bool) -> Iterator[SealedName]:
     """What is sealed in one git folder."""
     within = f"{folder}/" if folder else ""
     for name in _OF_A_FOLDER:
-        yield Seal(within + name, make=True, content=None if name == "hooks" else b"")
-    yield Seal(f"{within}commondir", make=has_pointer, content=POINTER)
-    yield Seal(f"{within}gitdir")
-    yield Seal(f"{within}objects/info/alternates")
+        yield SealedName(within + name, make=True, content=None if name == "hooks" else b"")
+    yield SealedName(f"{within}commondir", make=has_pointer, content=POINTER)
+    yield SealedName(f"{within}gitdir")
+    yield SealedName(f"{within}objects/info/alternates")
     worktrees = names_beneath(root, f"{within}worktrees")
     if len(worktrees) > MOST_OPENED:
-        yield Seal(f"{within}worktrees")
+        yield SealedName(f"{within}worktrees")
         return
     for worktree in worktrees:
         for name in _OF_A_WORKTREE:
-            yield Seal(f"{within}worktrees/{worktree}/{name}", make=name == "config.worktree", content=b"")
+            yield SealedName(f"{within}worktrees/{worktree}/{name}", make=name == "config.worktree", content=b"")
 
 
 def _seal_path(guard: GitGuard, path: str, *, make: bool, content: bytes | None = None) -> None:
@@ -345,10 +345,10 @@ def _seal_path(guard: GitGuard, path: str, *, make: bool, content: bytes | None 
     place = inside(guard.baseline.workspace, real)
     if place in {"", ".git"}:  # a folder of hooks in which everything else lies too: each hook by itself
         within = f"{place}/" if place else ""
-        guard.seals += [Seal(within + name) for name in _HOOKS.split()]
+        guard.seals += [SealedName(within + name) for name in _HOOKS.split()]
         guard.baseline.hooks += tuple(within + name for name in _HOOKS.split())
     elif place is not None and "\0" not in place:
-        guard.seals.append(Seal(place, make, content))
+        guard.seals.append(SealedName(place, make, content))
 
 
 def _save(guard: GitGuard, obeyed: ObeyedByGit, *, sealed: bool) -> None:
@@ -379,16 +379,16 @@ def _is_file(root: int, path: str) -> bool:
     return facts is not None and stat.S_ISREG(facts.st_mode)
 
 
-def _saved(root: int, path: str) -> tuple[Saved, tuple[int, ...] | None]:
+def _saved(root: int, path: str) -> tuple[SavedFile, tuple[int, ...] | None]:
     """A file as it is, and how to tell that it was changed. Its signature is older than what was read."""
     facts = lstat_beneath(root, path)
     if facts is None or not stat.S_ISREG(facts.st_mode):
-        return Saved(None), _signature(facts)
-    return Saved(read_beneath(root, path, _LONGEST_SAVED), stat.S_IMODE(facts.st_mode)), _signature(facts)
+        return SavedFile(None), _signature(facts)
+    return SavedFile(read_beneath(root, path, _LONGEST_SAVED), stat.S_IMODE(facts.st_mode)), _signature(facts)
 
 
 def refused_settings(
-    content: bytes | None, before: Saved | None, workspace: str, *, is_there: bool = True
+    content: bytes | None, before: SavedFile | None, workspace: str, *, is_there: bool = True
 ) -> list[str]:
     """The keys by which a file of settings differs and that a box may not set; empty where it may stay as it is.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from toolwire.execute.sandbox.git_links import trace
-from toolwire.execute.sandbox.obeyed_scan import Sighting, WorkspaceScan
+from toolwire.execute.sandbox.obeyed_scan import FoundName, WorkspaceScan
 from toolwire.protocol.obeyed import Obeyed
 from toolwire.protocol.values import dataclass
 
@@ -43,7 +43,7 @@ def routes_in(root: int, found: WorkspaceScan, hook_folders: Iterable[str] = ())
     return routes + [replace(_route(workspace, path, Obeyed.ASKED), is_inner=True) for path in inner]
 
 
-def strayed(root: int, routes: Iterable[Route]) -> Iterator[Sighting]:
+def strayed(root: int, routes: Iterable[Route]) -> Iterator[FoundName]:
     """What now leads elsewhere, or is something else at the end of a way that is the same. Nothing that is gone."""
     workspace = ""
     for before in routes:
@@ -88,20 +88,20 @@ def _route(workspace: str, path: str, obeyed: Obeyed) -> Route:
     return Route(path, obeyed, links, end, (facts.st_dev, facts.st_ino), (facts.st_mtime_ns, facts.st_ctime_ns))
 
 
-def _other_than(workspace: str, path: str, before: Route) -> Sighting | None:
+def _other_than(workspace: str, path: str, before: Route) -> FoundName | None:
     """What lies at a path, unless it is the link that was there."""
     now = _sighting(workspace, path, before.obeyed)
     return None if now is None or (now.target and now.target == before.links.get(path)) else now
 
 
-def _sighting(workspace: str, path: str, obeyed: Obeyed) -> Sighting | None:
+def _sighting(workspace: str, path: str, obeyed: Obeyed) -> FoundName | None:
     try:
         facts = os.lstat(f"{workspace}/{path}")
         target = os.readlink(f"{workspace}/{path}") if stat.S_ISLNK(facts.st_mode) else ""  # noqa: PTH115 - text
     except OSError:
         return None
     times = facts.st_mtime_ns, facts.st_ctime_ns
-    return Sighting(path, obeyed, stat.S_IFMT(facts.st_mode), (facts.st_dev, facts.st_ino), times, target)
+    return FoundName(path, obeyed, stat.S_IFMT(facts.st_mode), (facts.st_dev, facts.st_ino), times, target)
 
 
 def _links_of(root: int, folder: str) -> list[str]:

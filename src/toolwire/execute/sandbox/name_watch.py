@@ -21,7 +21,7 @@ from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, is_
 from toolwire.execute.sandbox.held_back import HeldBack, is_held_back, move_aside
 from toolwire.execute.sandbox.link_routes import Route, changed_ends, routes_in, strayed
 from toolwire.execute.sandbox.obeyed_scan import (
-    Sighting,
+    FoundName,
     WorkspaceScan,
     look_into_packages,
     new_names,
@@ -128,13 +128,13 @@ class NameWatch:
             sentences.append("The workspace has too many folders for toolwire to look into all of them.")
         return sentences
 
-    def _new(self, now: WorkspaceScan) -> list[Sighting]:
+    def _new(self, now: WorkspaceScan) -> list[FoundName]:
         """New names that are to be moved aside."""
         new = [one for one in new_names(self.before, now) if not _is_exempt(one)]
         found = {one.path: one for one in (*new, *self._unsafe(now), *strayed(self.root, self.routes))}
         return [one for one in found.values() if not self._is_spared(one)]
 
-    def _unsafe(self, now: WorkspaceScan) -> list[Sighting]:
+    def _unsafe(self, now: WorkspaceScan) -> list[FoundName]:
         """Repositories in which git would obey something that it would not have obeyed before."""
         put_off = tuple(f"{place}/" for place in now.put_off)
         return [
@@ -144,7 +144,7 @@ class NameWatch:
             and not (one.path.startswith(put_off) and is_older(self.root, one.path, self.opened))
         ]
 
-    def _is_users(self, one: Sighting) -> bool:
+    def _is_users(self, one: FoundName) -> bool:
         """Whether a name may be the user's: the box did nothing since the look before the one that found it."""
         contained = _contained_in(self.root, one.path)  # before it is known whether the box has run
         active = self.activity()
@@ -159,7 +159,7 @@ class NameWatch:
             return True
         return False
 
-    def _is_spared(self, one: Sighting) -> bool:
+    def _is_spared(self, one: FoundName) -> bool:
         """Whether a name is the user's and nothing in it was changed since: it is not sealed in a box that is open.
 
         What was changed is looked at like a name that has just appeared, since the user may have done it.
@@ -172,10 +172,10 @@ class NameWatch:
             known.pop(one.identity, None)
         return False
 
-    def _is_due(self, one: Sighting, now: float) -> bool:
+    def _is_due(self, one: FoundName, now: float) -> bool:
         return self._times[one.path] > 0 or now - self._seen_at.setdefault(one.identity, now) >= _GRACE_S
 
-    def move_aside(self, planted: list[Sighting]) -> None:
+    def move_aside(self, planted: list[FoundName]) -> None:
         for one in sorted(planted, key=lambda one: -one.path.count("/")):  # while their folders have their names
             self._move(one.path)
             target = next((route.links[one.path] for route in self.routes if one.path in route.links), "")
@@ -210,13 +210,13 @@ def _contained_in(root: int, path: str) -> tuple[object, ...] | None:
     return tuple(found)
 
 
-def _is_exempt(one: Sighting) -> bool:
+def _is_exempt(one: FoundName) -> bool:
     """Repositories are judged by what lies in them. Our own folder is refused where it was not made by us."""
     name = one.path.rpartition("/")[2]
     return name in VERSION_CONTROL or is_own_state(name) or is_held_back(name)
 
 
-def _repositories(found: WorkspaceScan) -> list[Sighting]:
+def _repositories(found: WorkspaceScan) -> list[FoundName]:
     """Those below the top, which is seen to by what knows git."""
     return [one for one in found.names.values() if one.path.endswith(f"/{GIT}")]
 

@@ -38,7 +38,7 @@ class _Counts(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class FoundName:
     """A name of the list as it lies in a workspace. `target` is where it leads if it is a link."""
 
     path: str
@@ -57,7 +57,7 @@ class WorkspaceScan:
     workspace has more folders than are looked at.
     """
 
-    names: dict[str, Sighting] = field(default_factory=dict)
+    names: dict[str, FoundName] = field(default_factory=dict)
     endpoints: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
@@ -178,14 +178,14 @@ def _packages_in(root: int, place: str) -> tuple[list[str], bool]:
     return folders, is_repository
 
 
-def _sighting(root: int, path: str, obeyed: Obeyed) -> Sighting | None:
+def _sighting(root: int, path: str, obeyed: Obeyed) -> FoundName | None:
     try:
         facts = os.stat(path, dir_fd=root, follow_symlinks=False)
         target = os.readlink(path, dir_fd=root) if stat.S_ISLNK(facts.st_mode) else ""
     except OSError:
         return None
     kind, times = stat.S_IFMT(facts.st_mode), (facts.st_mtime_ns, facts.st_ctime_ns)
-    return Sighting(path, obeyed, kind, (facts.st_dev, facts.st_ino), times, target)
+    return FoundName(path, obeyed, kind, (facts.st_dev, facts.st_ino), times, target)
 
 
 def _listing(root: int, place: str, *, force: bool) -> _Listing | None:
@@ -249,7 +249,7 @@ def _is_endpoint(entry: "os.DirEntry[str]") -> bool:
     return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
 
 
-def new_names(before: WorkspaceScan, now: WorkspaceScan) -> Iterator[Sighting]:
+def new_names(before: WorkspaceScan, now: WorkspaceScan) -> Iterator[FoundName]:
     """What can be obeyed now and could not before. Something that was only moved with its folder is not new."""
     known = {_same(one) for one in before.names.values() if one.obeyed is not Obeyed.TOLD}
     for one in now.names.values():
@@ -257,7 +257,7 @@ def new_names(before: WorkspaceScan, now: WorkspaceScan) -> Iterator[Sighting]:
             yield one
 
 
-def _same(one: Sighting) -> tuple[object, ...]:
+def _same(one: FoundName) -> tuple[object, ...]:
     """What is the same of a name whose folder was moved. A link that was moved leads elsewhere, so it is another.
 
     One that was put back where it was is not: where it leads is looked at by `link_routes.py`.
@@ -267,7 +267,7 @@ def _same(one: Sighting) -> tuple[object, ...]:
     return one.identity, one.kind, one.path.rpartition("/")[2], one.target
 
 
-def told_names(before: WorkspaceScan, now: WorkspaceScan, *, sealed: bool) -> Iterator[tuple[Sighting, bool]]:
+def told_names(before: WorkspaceScan, now: WorkspaceScan, *, sealed: bool) -> Iterator[tuple[FoundName, bool]]:
     """Documents that agents read, and the like: those that are new (True) or changed (False).
 
     Where names could not be sealed, all that were changed.

@@ -15,7 +15,7 @@ from secrets import token_hex
 
 from toolwire.execute.sandbox.git_planted import GIT, Contents, changed_at, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.link_routes import Route, strayed
-from toolwire.execute.sandbox.obeyed_scan import Sighting, WorkspaceScan, look_into_packages, new_names
+from toolwire.execute.sandbox.obeyed_scan import FoundName, WorkspaceScan, look_into_packages, new_names
 from toolwire.protocol.obeyed import Obeyed
 from toolwire.protocol.values import dataclass
 
@@ -85,9 +85,9 @@ def note_open_box(
     return note
 
 
-def planted_by_the_dead(root: int, now: WorkspaceScan) -> list[Sighting]:
+def planted_by_the_dead(root: int, now: WorkspaceScan) -> list[FoundName]:
     """What appeared in boxes whose process was killed, and repositories that were changed. Their notes are removed."""
-    found: dict[str, Sighting] = {}
+    found: dict[str, FoundName] = {}
     for left in _left_behind(root):
         look_into_packages(root, now)
         packages = tuple(f"{place}/" for place in now.put_off)
@@ -99,7 +99,7 @@ def planted_by_the_dead(root: int, now: WorkspaceScan) -> list[Sighting]:
     return list(found.values())
 
 
-def _was_changed(root: int, one: Sighting, left: _Left) -> bool:
+def _was_changed(root: int, one: FoundName, left: _Left) -> bool:
     """Whether git would obey something in a repository that was there, and that has changed while the box lived."""
     if not one.path.endswith(f"/{GIT}") or one.identity not in left.unsafe:
         return False
@@ -155,8 +155,8 @@ def _workspace_noted_in(name: str) -> str:
 
 def _sighting(
     path: str, obeyed: int, kind: int, device: int, inode: int, modified: int, changed: int, target: str
-) -> Sighting:
-    return Sighting(path, Obeyed(obeyed), kind, (device, inode), (modified, changed), target)
+) -> FoundName:
+    return FoundName(path, Obeyed(obeyed), kind, (device, inode), (modified, changed), target)
 
 
 def _route(path: str, obeyed: int, links: dict[str, str], end: str, identity: list[int] | None) -> Route:

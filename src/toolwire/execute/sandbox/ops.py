@@ -6,7 +6,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
-from toolwire.execute.sandbox.capture import NotBegun, Watch
+from toolwire.execute.sandbox.capture import BoxWatch, CommandNotStarted
 from toolwire.execute.sandbox.contract import Box, Engine, EngineReport
 from toolwire.execute.sandbox.refusals import explain_refusals
 from toolwire.execute.sandbox.starter import STARTER
@@ -65,7 +65,7 @@ class Sandbox:
             raise
         try:
             return await self._run_in(box, command, listener, began)
-        except NotBegun:  # other errors say nothing about the engine: the command may have run
+        except CommandNotStarted:  # other errors say nothing about the engine: the command may have run
             await self._examine(name)
             raise
 
@@ -86,7 +86,7 @@ class Sandbox:
     async def _follow(self, box: Box, command: Command, listener: Listener | None, began: float) -> Ran:
         """Follow a box to its end, and close it whatever happens."""
         try:
-            return await Watch(box, command, listener, began).end()
+            return await BoxWatch(box, command, listener, began).end()
         finally:
             if not await asyncio.shield(asyncio.to_thread(box.close)):
                 self._left.append(box)

@@ -30,7 +30,7 @@ from toolwire.record.projects import of_project
 from toolwire.toolbox.agents.workers import (
     DelegatedWork,
     Delegation,
-    Worker,
+    SubAgentProfile,
     answered,
     pass_on,
     require_depth,
@@ -44,7 +44,7 @@ _MOST_KEPT = 1000
 _MOST_CALLS = 10_000
 
 
-class Crew:
+class SubAgents:
     """Workers that keep their turns in one store. Those who work in the background stop when the block ends.
 
     `tokens` is how many all sub-agents of one question may use together, whichever process runs them; `budget` is what
@@ -54,7 +54,7 @@ class Crew:
     def __init__(
         self,
         store: Store,
-        workers: Sequence[Worker],
+        workers: Sequence[SubAgentProfile],
         *,
         tokens: int | None = None,
         budget: Budget | None = None,
@@ -66,7 +66,7 @@ class Crew:
         self._budget = budget
         self._background: dict[str, asyncio.Task[None]] = {}
 
-    async def __aenter__(self) -> "Crew":
+    async def __aenter__(self) -> "SubAgents":
         return self
 
     async def __aexit__(
@@ -78,7 +78,7 @@ class Crew:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def worker(self, name: str) -> Worker:
+    def worker(self, name: str) -> SubAgentProfile:
         """The worker of that name, or the only one. Raises ToolFailure."""
         if not self.workers:
             raise ToolFailure("no agent can be set to work here", code=Code.UNAVAILABLE)

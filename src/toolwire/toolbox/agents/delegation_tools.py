@@ -11,7 +11,7 @@ from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.agents.delegation import LONGEST_S, Crew
+from toolwire.toolbox.agents.delegation import LONGEST_S, SubAgents
 from toolwire.toolbox.agents.session_tools import (
     SessionArgument,
     agents_list_tool,
@@ -45,20 +45,20 @@ class SpawnOutput(TypedDict):
     agent: Annotated[str, Field(description="Who works in it.")]
 
 
-def teamwork(crew: Crew) -> tuple[Tool, ...]:
-    """All tools about sessions and agents, over what a crew keeps in its store."""
+def teamwork(sub_agents: SubAgents) -> tuple[Tool, ...]:
+    """All tools about sessions and agents, over what the sub-agents keep in their store."""
     return (
-        task_tool(crew),
-        agents_list_tool(crew),
-        sessions_list_tool(crew),
-        sessions_history_tool(crew.store),
-        session_status_tool(crew),
-        sessions_send_tool(crew),
-        sessions_spawn_tool(crew),
+        task_tool(sub_agents),
+        agents_list_tool(sub_agents),
+        sessions_list_tool(sub_agents),
+        sessions_history_tool(sub_agents.store),
+        session_status_tool(sub_agents),
+        sessions_send_tool(sub_agents),
+        sessions_spawn_tool(sub_agents),
     )
 
 
-def task_tool(crew: Crew) -> Tool:
+def task_tool(sub_agents: SubAgents) -> Tool:
     """The tool that lets another agent do a piece of work, and waits for its answer."""
 
     @sending(
@@ -75,13 +75,13 @@ def task_tool(crew: Crew) -> Tool:
             prompt: What to do and what to answer with, with everything that it must know.
             agent: Who is to do it, of those in agents_list; may be left out where there is only one.
         """
-        delegation = Delegation(crew.worker(agent), prompt, new_thread(context), context)
-        return _answered(delegation, await crew.run(delegation, context.timeout_s * _PART_OF_TIME))
+        delegation = Delegation(sub_agents.worker(agent), prompt, new_thread(context), context)
+        return _answered(delegation, await sub_agents.run(delegation, context.timeout_s * _PART_OF_TIME))
 
     return task
 
 
-def sessions_send_tool(crew: Crew) -> Tool:
+def sessions_send_tool(sub_agents: SubAgents) -> Tool:
     """The tool that goes on with a session which an agent has spawned."""
 
     @sending(
@@ -98,18 +98,18 @@ def sessions_send_tool(crew: Crew) -> Tool:
             session: The session, as sessions_spawn, task or sessions_list calls it.
             message: What to say; the session remembers what was said before.
         """
-        turns = (await summaries(crew.store, context)).get(session)
+        turns = (await summaries(sub_agents.store, context)).get(session)
         if not session.startswith(SUB) or not turns:
             raise no_session(session, "; only one that was spawned or that a task used can be sent to")
-        if session == context.thread or crew.is_working(session) or turns[0].state == "running":
+        if session == context.thread or sub_agents.is_working(session) or turns[0].state == "running":
             raise ToolFailure(f"someone is speaking in {session!r} now; wait until it has ended", code=Code.UNAVAILABLE)
-        delegation = Delegation(crew.worker(turns[0].agent), message, session, context, after=turns[0].id)
-        return _answered(delegation, await crew.run(delegation, context.timeout_s * _PART_OF_TIME))
+        delegation = Delegation(sub_agents.worker(turns[0].agent), message, session, context, after=turns[0].id)
+        return _answered(delegation, await sub_agents.run(delegation, context.timeout_s * _PART_OF_TIME))
 
     return sessions_send
 
 
-def sessions_spawn_tool(crew: Crew) -> Tool:
+def sessions_spawn_tool(sub_agents: SubAgents) -> Tool:
     """The tool that sets another agent to work in the background."""
 
     @sending(
@@ -123,8 +123,8 @@ def sessions_spawn_tool(crew: Crew) -> Tool:
             prompt: What to do, with everything that it must know.
             agent: Who is to do it, of those in agents_list; may be left out where there is only one.
         """
-        delegation = Delegation(crew.worker(agent), prompt, new_thread(context), context)
-        await crew.start(delegation)
+        delegation = Delegation(sub_agents.worker(agent), prompt, new_thread(context), context)
+        await sub_agents.start(delegation)
         return {"session": delegation.thread, "agent": delegation.worker.name}
 
     return sessions_spawn

@@ -64,7 +64,7 @@ def configured_by_lines(name: str, lines: Iterable[str]) -> dict[str, Configured
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class ReplyCost:
     """What one reply consumed, and for whom."""
 
     tool: str
@@ -78,9 +78,9 @@ class ModelSpending:
     """Adds up what tools spend on models. Where no price is known, tokens count and dollars are not guessed."""
 
     def __init__(self) -> None:
-        self.spent: list[Spent] = []
+        self.spent: list[ReplyCost] = []
 
-    def __call__(self, spent: Spent) -> None:
+    def __call__(self, spent: ReplyCost) -> None:
         self.spent.append(spent)
 
     def by_tool(self) -> dict[str, Usage]:
@@ -118,7 +118,7 @@ def ask_model_tool(
     configured: Configured | Mapping[str, Configured],
     *,
     open_model: Callable[..., ChatModel] = open_model,
-    spent: Callable[[Spent], None] | None = None,
+    spent: Callable[[ReplyCost], None] | None = None,
 ) -> Tool:
     """The tool that asks another model. A mapping configures each agent by its name, `*` standing for all others."""
     for_agents = {ANYONE: configured} if isinstance(configured, Configured) else dict(configured)
@@ -161,7 +161,7 @@ def ask_model_tool(
         reply = await _asked(chosen, _allowed_model(chosen, model), request, open_model)
         usage = changed(reply.usage, cost_usd=_cost(chosen, reply))
         if spent is not None:
-            spent(Spent(name, context.agent, context.turn_id, reply.model, usage))
+            spent(ReplyCost(name, context.agent, context.turn_id, reply.model, usage))
         return _output(reply, usage)
 
     return ask

@@ -22,9 +22,9 @@ from toolwire.protocol.values import changed
 from toolwire.protocol.waits import ForTurn, Until
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 from toolwire.record.projects import of_project
-from toolwire.toolbox.agents.delegation import LONGEST_S, Crew
+from toolwire.toolbox.agents.delegation import LONGEST_S, SubAgents
 from toolwire.toolbox.agents.session_tools import no_session, summaries
-from toolwire.toolbox.agents.workers import SUB, Delegation, Worker, new_thread, pass_on
+from toolwire.toolbox.agents.workers import SUB, Delegation, SubAgentProfile, new_thread, pass_on
 
 MOST_TASKS = 8
 USUAL_JOIN_S = 900.0
@@ -36,7 +36,7 @@ Strategy = Literal["new", "reuse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class WorkOrder:
     """What an agent is to do: a new one of a profile (`target` names it), or one that has worked before (a session)."""
 
     strategy: Strategy
@@ -55,7 +55,7 @@ class Delegated:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedTask:
     """What came of one of several tasks; `status` is that of its turn, or `timeout`."""
 
     delegated: Delegated
@@ -64,25 +64,27 @@ class Joined:
     error: str = ""
 
 
-async def delegate(crew: Crew, context: Context, order: Order, part: int = 0, parts: int = 1) -> Delegated:
+async def delegate(
+    sub_agents: SubAgents, context: Context, order: WorkOrder, part: int = 0, parts: int = 1
+) -> Delegated:
     """Keep what an agent is to do as a turn that any process takes up; the same call gives the same turn again.
 
     Raises ToolFailure where there is no such agent or session, nothing is left to give it, or it would be too deep.
     """
     turn_id = child_turn_id(context, part)
-    store = of_project(crew.store, context.project)
+    store = of_project(sub_agents.store, context.project)
     try:
         kept = await store.turn(turn_id)
     except NotFound:
-        delegation = await _delegation(crew, context, order, part)
-        kept = await crew.keep(delegation, turn_id, LONGEST_S, parts)
+        delegation = await _delegation(sub_agents, context, order, part)
+        kept = await sub_agents.keep(delegation, turn_id, LONGEST_S, parts)
     return _delegated(kept)
 
 
-async def ask(crew: Crew, context: Context, order: Order) -> tuple[Delegated, KeptTurn]:
+async def ask(sub_agents: SubAgents, context: Context, order: WorkOrder) -> tuple[Delegated, KeptTurn]:
     """The ended turn of an agent that was asked. Raises `Suspended` while it has not ended: the caller waits for it."""
-    delegated = await delegate(crew, context, order)
-    kept = await of_project(crew.store, context.project).turn(delegated.turn_id)
+    delegated = await delegate(sub_agents, context, order)
+    kept = await of_project(sub_agents.store, context.project).turn(delegated.turn_id)
     if kept.ending is None:
         raise Suspended(delegated.turn_id, ())
     _read(context, delegated, kept)
@@ -90,8 +92,14 @@ async def ask(crew: Crew, context: Context, order: Order) -> tuple[Delegated, Ke
 
 
 async def join(
-    crew: Crew, context: Context, orders: Sequence[Order], now: float, *, fail_fast: bool, deadline_s: float
-) -> list[Joined]:
+    sub_agents: SubAgents,
+    context: Context,
+    orders: Sequence[WorkOrder],
+    now: float,
+    *,
+    fail_fast: bool,
+    deadline_s: float,
+) -> list[JoinedTask]:
     """What came of several tasks, each a turn of its own. Raises `Suspended` while some have not ended.
 
     How long the caller waits follows from its tasks: until the last has ended, or the time for all of them is over.
@@ -103,8 +111,8 @@ async def join(
     again = [order.target for order in orders if order.strategy == "reuse"]
     if len(set(again)) < len(again):
         raise ToolFailure("the same session is named twice; an agent does one task at a time", code=Code.INVALID_PARAMS)
-    store = of_project(crew.store, context.project)
-    begun = [await delegate(crew, context, order, part, len(orders)) for part, order in enumerate(orders)]
+    store = of_project(sub_agents.store, context.project)
+    begun = [await delegate(sub_agents, context, order, part, len(orders)) for part, order in enumerate(orders)]
     kept = {one.turn_id: await store.turn(one.turn_id) for one in begun}
     until = await _asked_at(store, context, now) + deadline_s
     failed = any(turn.ending is not None and turn.ending.status is not Status.SUCCESS for turn in kept.values())
@@ -119,13 +127,15 @@ async def join(
     return [_joined(context, one, kept[one.turn_id], late=now >= until) for one in begun]
 
 
-async def provision(crew: Crew, context: Context, agent_id: str, profile: str, about: str, *, new: bool) -> Delegated:
+async def provision(
+    sub_agents: SubAgents, context: Context, agent_id: str, profile: str, about: str, *, new: bool
+) -> Delegated:
     """Keep an agent by name, ready to be given work: a session of a profile that begins with what it is.
 
     Its name belongs to the question at the bottom of it all. Raises ToolFailure for a `new` one that is there already.
     """
-    worker = crew.worker(profile)
-    store = of_project(crew.store, context.project)
+    worker = sub_agents.worker(profile)
+    store = of_project(sub_agents.store, context.project)
     session = _named_session(context, agent_id)
     turn_id = str(uuid.uuid5(_CHILDREN, f"{context.project}\0{session}"))
     try:
@@ -146,18 +156,18 @@ async def provision(crew: Crew, context: Context, agent_id: str, profile: str, a
     return Delegated(turn_id, turn.epoch, session, turn.agent)
 
 
-async def find_agent(crew: Crew, context: Context, agent_id: str) -> Delegated:
+async def find_agent(sub_agents: SubAgents, context: Context, agent_id: str) -> Delegated:
     """An agent that was provisioned under a name. Raises ToolFailure."""
     session = _named_session(context, agent_id)
-    known = (await summaries(crew.store, context)).get(session)
+    known = (await summaries(sub_agents.store, context)).get(session)
     if not known:
         raise ToolFailure(f"there is no agent {agent_id!r}; provision it first", code=Code.NOT_FOUND)
     return Delegated(known[-1].id, 1, session, known[-1].agent)
 
 
-async def detached_call(crew: Crew, context: Context, call_id: str) -> CallCard:
+async def detached_call(sub_agents: SubAgents, context: Context, call_id: str) -> CallCard:
     """A call of the same agent that its turn did not wait for, of the newest ones. Raises ToolFailure."""
-    cards = await of_project(crew.store, context.project).calls(limit=_MOST_CALLS)
+    cards = await of_project(sub_agents.store, context.project).calls(limit=_MOST_CALLS)
     for card in cards:
         if card.call.id == call_id and card.detached and card.agent == context.agent:
             return card
@@ -169,18 +179,20 @@ def child_turn_id(context: Context, part: int) -> str:
     return str(uuid.uuid5(_CHILDREN, f"{context.project}\0{context.turn_id}\0{context.call_id}\0{part}"))
 
 
-async def _delegation(crew: Crew, context: Context, order: Order, part: int) -> Delegation:
+async def _delegation(sub_agents: SubAgents, context: Context, order: WorkOrder, part: int) -> Delegation:
     if order.strategy == "new":
         thread = new_thread(context)
-        return Delegation(crew.worker(order.target), order.instruction, f"{thread}-{part}" if part else thread, context)
-    known = await summaries(crew.store, context)
+        return Delegation(
+            sub_agents.worker(order.target), order.instruction, f"{thread}-{part}" if part else thread, context
+        )
+    known = await summaries(sub_agents.store, context)
     session = order.target if order.target in known else _named_session(context, order.target)
     turns = known.get(session, [])
     if not session.startswith(SUB) or not turns:
         raise no_session(order.target, "; only an agent that was given work or provisioned can be reused")
     if session == context.thread or turns[0].state != "ended":
         raise ToolFailure(f"the agent of {session!r} is at work; wait until it has ended", code=Code.UNAVAILABLE)
-    worker: Worker = crew.worker(turns[0].agent)
+    worker: SubAgentProfile = sub_agents.worker(turns[0].agent)
     return Delegation(worker, order.instruction, session, context, after=turns[0].id)
 
 
@@ -200,14 +212,16 @@ def _delegated(kept: KeptTurn) -> Delegated:
     return Delegated(turn.id, turn.epoch, turn.thread, turn.agent)
 
 
-def _joined(context: Context, one: Delegated, kept: KeptTurn, *, late: bool) -> Joined:
+def _joined(context: Context, one: Delegated, kept: KeptTurn, *, late: bool) -> JoinedTask:
     ending = kept.ending
     if ending is None:
         status = Status.TIMEOUT if late else Status.CANCELED
-        return Joined(one, status, "", "its time was over" if late else "another task failed, so it was not waited for")
+        return JoinedTask(
+            one, status, "", "its time was over" if late else "another task failed, so it was not waited for"
+        )
     _read(context, one, kept)
     failed = ending.status in (Status.FAILED, Status.CANCELED)
-    return Joined(one, ending.status, "" if failed else ending.answer, ending.answer if failed else "")
+    return JoinedTask(one, ending.status, "" if failed else ending.answer, ending.answer if failed else "")
 
 
 def _read(context: Context, one: Delegated, kept: KeptTurn) -> None:

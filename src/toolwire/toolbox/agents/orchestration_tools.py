@@ -10,8 +10,8 @@ from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.record.projects import of_project
 from toolwire.toolbox.agents import orchestration
-from toolwire.toolbox.agents.delegation import Crew
-from toolwire.toolbox.agents.orchestration import MOST_TASKS, USUAL_JOIN_S, Delegated, Joined, Order, Strategy
+from toolwire.toolbox.agents.delegation import SubAgents
+from toolwire.toolbox.agents.orchestration import MOST_TASKS, USUAL_JOIN_S, Delegated, JoinedTask, Strategy, WorkOrder
 from toolwire.toolbox.kinds import listening, sending
 
 Instruction = Annotated[str, Field(min_length=1, max_length=50_000)]
@@ -70,19 +70,19 @@ class AgentOutput(TypedDict):
     profile: Annotated[str, Field(description="Who works in it.")]
 
 
-def orchestration_tools(crew: Crew, clock: Callable[[], float] = time.time) -> tuple[Tool, ...]:
-    """All of them, over the workers of a crew."""
+def orchestration_tools(sub_agents: SubAgents, clock: Callable[[], float] = time.time) -> tuple[Tool, ...]:
+    """All of them, over the profiles of the sub-agents."""
     return (
-        delegate_async_tool(crew),
-        ask_expert_tool(crew),
-        launch_principal_tool(crew),
-        fork_join_tool(crew, clock),
-        provision_agent_tool(crew),
-        call_result_tool(crew),
+        delegate_async_tool(sub_agents),
+        ask_expert_tool(sub_agents),
+        launch_principal_tool(sub_agents),
+        fork_join_tool(sub_agents, clock),
+        provision_agent_tool(sub_agents),
+        call_result_tool(sub_agents),
     )
 
 
-def delegate_async_tool(crew: Crew) -> Tool:
+def delegate_async_tool(sub_agents: SubAgents) -> Tool:
     @sending(name="delegate_async", effect=Effect.IDEMPOTENT)
     async def delegate_async(
         context: Context, target_strategy: Strategy, target_ref: ProfileName | Name, instruction: Instruction
@@ -94,12 +94,14 @@ def delegate_async_tool(crew: Crew) -> Tool:
             target_ref: The profile (see agents_list) for a new agent; the session or name of one to reuse.
             instruction: What to do, with everything that it must know.
         """
-        return _accepted(await orchestration.delegate(crew, context, Order(target_strategy, target_ref, instruction)))
+        return _accepted(
+            await orchestration.delegate(sub_agents, context, WorkOrder(target_strategy, target_ref, instruction))
+        )
 
     return delegate_async
 
 
-def launch_principal_tool(crew: Crew) -> Tool:
+def launch_principal_tool(sub_agents: SubAgents) -> Tool:
     @sending(name="launch_principal", effect=Effect.IDEMPOTENT)
     async def launch_principal(
         context: Context, profile_name: ProfileName, instruction: Instruction
@@ -110,12 +112,12 @@ def launch_principal_tool(crew: Crew) -> Tool:
             profile_name: Which agent, of those in agents_list.
             instruction: Its goal, with everything that it must know.
         """
-        return _accepted(await orchestration.delegate(crew, context, Order("new", profile_name, instruction)))
+        return _accepted(await orchestration.delegate(sub_agents, context, WorkOrder("new", profile_name, instruction)))
 
     return launch_principal
 
 
-def ask_expert_tool(crew: Crew) -> Tool:
+def ask_expert_tool(sub_agents: SubAgents) -> Tool:
     @sending(name="ask_expert", effect=Effect.IDEMPOTENT, untrusted=True)
     async def ask_expert(
         context: Context, expert_profile: ProfileName, question: Instruction, include_history: bool = False
@@ -128,9 +130,9 @@ def ask_expert_tool(crew: Crew) -> Tool:
             include_history: Whether it is told what this turn was asked.
         """
         if include_history:
-            asked = (await of_project(crew.store, context.project).turn(context.turn_id)).opening.question
+            asked = (await of_project(sub_agents.store, context.project).turn(context.turn_id)).opening.question
             question = f"{question}\n\nThe question behind this one was:\n{asked}"
-        one, kept = await orchestration.ask(crew, context, Order("new", expert_profile, question))
+        one, kept = await orchestration.ask(sub_agents, context, WorkOrder("new", expert_profile, question))
         assert kept.ending is not None
         return {
             "agent": one.agent,
@@ -143,7 +145,7 @@ def ask_expert_tool(crew: Crew) -> Tool:
     return ask_expert
 
 
-def fork_join_tool(crew: Crew, clock: Callable[[], float]) -> Tool:
+def fork_join_tool(sub_agents: SubAgents, clock: Callable[[], float]) -> Tool:
     @sending(name="fork_join", effect=Effect.IDEMPOTENT, untrusted=True)
     async def fork_join(
         context: Context,
@@ -158,16 +160,16 @@ def fork_join_tool(crew: Crew, clock: Callable[[], float]) -> Tool:
             fail_fast: Whether the others are canceled as soon as one has failed.
             deadline_seconds: How long all of them together may take; those that have not ended by then are canceled.
         """
-        orders = [Order(one["target_strategy"], one["target_ref"], one["instruction"]) for one in tasks]
+        orders = [WorkOrder(one["target_strategy"], one["target_ref"], one["instruction"]) for one in tasks]
         joined = await orchestration.join(
-            crew, context, orders, clock(), fail_fast=fail_fast, deadline_s=deadline_seconds
+            sub_agents, context, orders, clock(), fail_fast=fail_fast, deadline_s=deadline_seconds
         )  # fmt: skip
         return {"status": _together(joined), "results": [_task(place, one) for place, one in enumerate(joined)]}
 
     return fork_join
 
 
-def provision_agent_tool(crew: Crew) -> Tool:
+def provision_agent_tool(sub_agents: SubAgents) -> Tool:
     @sending(name="provision_agent", effect=Effect.IDEMPOTENT)
     async def provision_agent(
         context: Context,
@@ -188,16 +190,16 @@ def provision_agent_tool(crew: Crew) -> Tool:
         """
         profile = profile_name
         if action == "derive":
-            like = await orchestration.find_agent(crew, context, derived_from)
+            like = await orchestration.find_agent(sub_agents, context, derived_from)
             profile = like.agent
         about = f"You are {display_name or agent_id}. You will be given work in this session."
-        one = await orchestration.provision(crew, context, agent_id, profile, about, new=action != "ensure")
+        one = await orchestration.provision(sub_agents, context, agent_id, profile, about, new=action != "ensure")
         return {"agent_id": agent_id, "session": one.session, "profile": one.agent}
 
     return provision_agent
 
 
-def call_result_tool(crew: Crew) -> Tool:
+def call_result_tool(sub_agents: SubAgents) -> Tool:
     @listening(name="call_result")
     async def call_result(context: Context, call_id: Name) -> CallOutput:
         """Tell what came of a call that runs on its own, in this turn or an earlier one.
@@ -205,7 +207,7 @@ def call_result_tool(crew: Crew) -> Tool:
         Args:
             call_id: The id of the call, as it was told when the call was started.
         """
-        card = await orchestration.detached_call(crew, context, call_id)
+        card = await orchestration.detached_call(sub_agents, context, call_id)
         if card.result is None:
             return {"tool": card.call.name, "status": "running", "result": ""}
         return {"tool": card.call.name, "status": card.result.status.value, "result": card.result.text}
@@ -223,7 +225,7 @@ def _accepted(one: Delegated) -> DelegatedOutput:
     }
 
 
-def _task(place: int, one: Joined) -> TaskOutput:
+def _task(place: int, one: JoinedTask) -> TaskOutput:
     where = one.delegated
     return {
         "task_index": place,
@@ -235,7 +237,7 @@ def _task(place: int, one: Joined) -> TaskOutput:
     }
 
 
-def _together(joined: list[Joined]) -> str:
+def _together(joined: list[JoinedTask]) -> str:
     ended_well = [one for one in joined if one.status is Status.SUCCESS]
     if len(ended_well) == len(joined):
         return Status.SUCCESS.value

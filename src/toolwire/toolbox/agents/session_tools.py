@@ -16,7 +16,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.record.contract import Store, TurnSummary
 from toolwire.record.projects import of_project
-from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.workers import pass_on
 from toolwire.toolbox.kinds import listening
 
@@ -64,7 +64,7 @@ class HistoryOutput(TypedDict):
     total: Annotated[int, Field(description="How many messages there are.")]
 
 
-def agents_list_tool(crew: Crew) -> Tool:
+def agents_list_tool(sub_agents: SubAgents) -> Tool:
     """The tool that lists the agents which can be set to work."""
 
     @tool(
@@ -72,7 +72,7 @@ def agents_list_tool(crew: Crew) -> Tool:
     )
     def agents_list() -> AgentsOutput:
         """List the agents that can be set to work with task or sessions_spawn."""
-        workers = sorted(crew.workers.values(), key=lambda one: one.name)
+        workers = sorted(sub_agents.workers.values(), key=lambda one: one.name)
         return {
             "agents": [
                 {"name": one.name, "description": one.description, "permissions": sorted(one.grant.permissions)}
@@ -83,7 +83,7 @@ def agents_list_tool(crew: Crew) -> Tool:
     return agents_list
 
 
-def sessions_list_tool(crew: Crew) -> Tool:
+def sessions_list_tool(sub_agents: SubAgents) -> Tool:
     """The tool that lists sessions."""
 
     @listening(
@@ -99,14 +99,16 @@ def sessions_list_tool(crew: Crew) -> Tool:
             state: Only sessions in this state.
             limit: How many to give at most.
         """
-        kept = await summaries(crew.store, context)
-        found = [facts for one in kept if (facts := _facts(one, kept[one], crew))["state"] == (state or facts["state"])]
+        kept = await summaries(sub_agents.store, context)
+        found = [
+            facts for one in kept if (facts := _facts(one, kept[one], sub_agents))["state"] == (state or facts["state"])
+        ]
         return {"sessions": found[:limit], "total": len(found)}
 
     return sessions_list
 
 
-def session_status_tool(crew: Crew) -> Tool:
+def session_status_tool(sub_agents: SubAgents) -> Tool:
     """The tool that tells how a session gets on."""
 
     @listening(
@@ -120,10 +122,10 @@ def session_status_tool(crew: Crew) -> Tool:
             session: The session, as sessions_spawn or sessions_list calls it; this one where it is left out.
         """
         wanted = session or context.thread or context.turn_id
-        kept = await summaries(crew.store, context)
-        if wanted not in kept and not crew.is_working(wanted) and wanted not in crew.failures:
+        kept = await summaries(sub_agents.store, context)
+        if wanted not in kept and not sub_agents.is_working(wanted) and wanted not in sub_agents.failures:
             raise no_session(wanted)
-        return _facts(wanted, kept.get(wanted, ()), crew)
+        return _facts(wanted, kept.get(wanted, ()), sub_agents)
 
     return session_status
 
@@ -174,13 +176,13 @@ async def _messages(store: Store, context: Context, session: str) -> Sequence[Me
     return (*turn.opening.messages, *turn.events)
 
 
-def _facts(session: str, turns: Sequence[TurnSummary], crew: Crew) -> SessionFacts:
+def _facts(session: str, turns: Sequence[TurnSummary], sub_agents: SubAgents) -> SessionFacts:
     newest = turns[0] if turns else None
-    failure = crew.failures.get(session, "")
+    failure = sub_agents.failures.get(session, "")
     return {
         "session": session,
         "agent": newest.agent if newest else "",
-        "state": _state(newest, failure, working=crew.is_working(session)),
+        "state": _state(newest, failure, working=sub_agents.is_working(session)),
         "turns": len(turns),
         "calls": sum(turn.calls for turn in turns),
         "question": _cut(newest.question if newest else "", 500),

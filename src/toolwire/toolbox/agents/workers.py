@@ -23,7 +23,7 @@ SUB = "sub/"
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class SubAgentProfile:
     """An agent that others may set to work. `make` gets the grant it will run under and gives a new agent.
 
     What `make` gives is used and left open: models, executors and stores belong to the author of `make`.
@@ -39,7 +39,7 @@ class Worker:
 class Delegation:
     """What a sub-agent is to do, in which thread, and for whom; `after` is the thread's newest turn, if it has one."""
 
-    worker: Worker
+    worker: SubAgentProfile
     question: str
     thread: str
     context: Context

@@ -20,7 +20,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.protocol.traffic import NO_TRAFFIC
-from toolwire.toolbox.browser.contract import BrowserOps, Seen, Tab, Visitor
+from toolwire.toolbox.browser.contract import BrowserOps, Tab, TabOwner, TabState
 from toolwire.toolbox.files.granted_paths import denied, wrong
 from toolwire.toolbox.files.images import LARGEST_SHOWN
 from toolwire.toolbox.web.readable import readable
@@ -164,10 +164,10 @@ async def _done(tab: Tab, wish: BrowserRequest) -> ToolOutput:
     return _output(await tab.seen(), text or "", 0 if text is None else wish.start, wish.max_chars)
 
 
-def _visitor(context: Context) -> Visitor:
+def _visitor(context: Context) -> TabOwner:
     """One conversation of one agent. As JSON, so that no two can be spelled alike."""
     whose = [context.project, context.agent, context.thread, "" if context.thread else context.turn_id]
-    return Visitor(orjson.dumps(whose).decode(), context.grant.network, AddressRules.of(context.grant))
+    return TabOwner(orjson.dumps(whose).decode(), context.grant.network, AddressRules.of(context.grant))
 
 
 def _check(wish: BrowserRequest, network: tuple[str, ...], *, evaluate: bool) -> None:
@@ -209,7 +209,7 @@ def _json(value: Any) -> str:
         return str(value)
 
 
-def _output(seen: Seen, text: str, start: int, max_chars: int) -> ToolOutput:
+def _output(seen: TabState, text: str, start: int, max_chars: int) -> ToolOutput:
     whole = visible(text)
     if start and start >= len(whole):
         raise wrong(f"the text has {len(whole)} characters, so nothing begins at {start}")
@@ -220,7 +220,7 @@ def _output(seen: Seen, text: str, start: int, max_chars: int) -> ToolOutput:
     return ToolOutput((Text(_in_words(facts)),), facts)
 
 
-def _picture(seen: Seen, picture: bytes) -> ToolOutput:
+def _picture(seen: TabState, picture: bytes) -> ToolOutput:
     if len(picture) > LARGEST_SHOWN:
         raise ToolFailure(f"the picture has {len(picture):,} bytes, too many to show; picture a part with selector")
     facts = _facts(seen, "", 0, truncated=False)
@@ -228,12 +228,12 @@ def _picture(seen: Seen, picture: bytes) -> ToolOutput:
 
 
 def _closed(*, was_open: bool) -> ToolOutput:
-    facts = _facts(Seen("", ""), "", 0, truncated=False)
+    facts = _facts(TabState("", ""), "", 0, truncated=False)
     facts["note"] = "the tab is closed and has forgotten everything" if was_open else "no tab was open"
     return ToolOutput((Text(facts["note"]),), facts)
 
 
-def _facts(seen: Seen, text: str, total: int, *, truncated: bool) -> BrowserOutput:
+def _facts(seen: TabState, text: str, total: int, *, truncated: bool) -> BrowserOutput:
     note = f"not reached: {'; '.join(seen.refused)}" if seen.refused else ""
     return {
         "url": visible(seen.url)[:2000],

@@ -18,9 +18,9 @@ from toolwire.execute.sandbox.engines import cgroups
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import limits_of
 from toolwire.protocol.traffic import Traffic
-from toolwire.toolbox.browser.contract import Tab, Visitor
+from toolwire.toolbox.browser.contract import Tab, TabOwner
 from toolwire.toolbox.browser.sandbox import PROXY, BrowserBox
-from toolwire.toolbox.browser.tab import VIEW, ChromiumTab, OpenBrowser, Ruled, first_line, place_of
+from toolwire.toolbox.browser.tab import VIEW, AddressPolicy, ChromiumTab, OpenBrowser, first_line, place_of
 
 MOST_VISITORS = 4
 _LAUNCH_S = 30.0
@@ -69,7 +69,7 @@ class Chromium:
         await self._driver.aclose()
 
     @asynccontextmanager
-    async def tab(self, visitor: Visitor, timeout_s: float) -> AsyncIterator[Tab]:
+    async def tab(self, visitor: TabOwner, timeout_s: float) -> AsyncIterator[Tab]:
         opened = await self._open(visitor)
         async with opened.lock:
             tab = ChromiumTab(opened, timeout_s)
@@ -80,14 +80,14 @@ class Chromium:
                     await asyncio.shield(self._close(opened))
                 raise
 
-    async def leave(self, visitor: Visitor) -> Traffic | None:
+    async def leave(self, visitor: TabOwner) -> Traffic | None:
         opened = self._opened.get(visitor.owner)
         if opened is None:
             return None
         await self._close(opened)
         return opened.log.take()
 
-    async def _open(self, visitor: Visitor) -> OpenBrowser:
+    async def _open(self, visitor: TabOwner) -> OpenBrowser:
         async with self._starting:
             known = self._opened.pop(visitor.owner, None)
             same = known is not None and known.visitor.without_limits() == visitor.without_limits()
@@ -108,11 +108,11 @@ class Chromium:
             del self._opened[opened.visitor.owner]
         await opened.stack.aclose()
 
-    async def _started(self, visitor: Visitor) -> OpenBrowser:
+    async def _started(self, visitor: TabOwner) -> OpenBrowser:
         playwright = await self._driven()
         refused: dict[str, str] = {}
         log = TrafficLog()
-        ruled = Ruled(visitor.rules)
+        ruled = AddressPolicy(visitor.rules)
         async with AsyncExitStack() as stack:
             box = stack.enter_context(BrowserBox(self._program, cgroups()))
             proxy = EgressProxy(
@@ -161,7 +161,7 @@ class Chromium:
         return self._playwright
 
 
-def _hold(opened: OpenBrowser, visitor: Visitor) -> None:
+def _hold(opened: OpenBrowser, visitor: TabOwner) -> None:
     """Hold a browser to the hosts of a secret that it is given, from now on: its pages keep what was typed."""
     limits = [limit for limit in limits_of(visitor.network) if limit not in opened.visitor.network]
     if elsewhere := beyond_limits(limits, opened.log.places):
@@ -171,7 +171,7 @@ def _hold(opened: OpenBrowser, visitor: Visitor) -> None:
     opened.visitor = replace(opened.visitor, network=(*opened.visitor.network, *limits))
 
 
-async def _hold_requests(browser: Any, ruled: Ruled, errors: type[Exception]) -> None:
+async def _hold_requests(browser: Any, ruled: AddressPolicy, errors: type[Exception]) -> None:
     """Have Chromium ask before it sends a request, of every frame and after every redirect; else it waits."""
     session = await browser.new_browser_cdp_session()
 

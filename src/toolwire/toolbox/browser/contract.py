@@ -11,21 +11,21 @@ from toolwire.protocol.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class TabOwner:
     """Whose tab it is, and what its grant says about hosts and addresses. Two visitors share nothing, not a process."""
 
     owner: str
     network: tuple[str, ...]
     rules: AddressRules = AddressRules()
 
-    def without_limits(self) -> "Visitor":
+    def without_limits(self) -> "TabOwner":
         """The same between calls that carry a secret."""
         limits = limits_of(self.network)
         return replace(self, network=tuple(entry for entry in self.network if entry not in limits))
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TabState:
     """Where a tab is. `refused` are places that the page wanted and did not get since the last look."""
 
     url: str
@@ -59,7 +59,7 @@ class Tab(Protocol):
 
     async def evaluate(self, script: str) -> Any: ...
 
-    async def seen(self) -> Seen: ...
+    async def seen(self) -> TabState: ...
 
 
 class BrowserOps(Protocol):
@@ -67,11 +67,11 @@ class BrowserOps(Protocol):
 
     box: tuple[str, str]
 
-    def tab(self, visitor: Visitor, timeout_s: float) -> AbstractAsyncContextManager[Tab]:
+    def tab(self, visitor: TabOwner, timeout_s: float) -> AbstractAsyncContextManager[Tab]:
         """The visitor's tab, for one visitor's use at a time; what takes longer than `timeout_s` fails."""
         ...
 
-    async def leave(self, visitor: Visitor) -> Traffic | None:
+    async def leave(self, visitor: TabOwner) -> Traffic | None:
         """Close the visitor's tab with everything that it remembers; None when there is none.
 
         Gives back where its pages went since they were last looked at.

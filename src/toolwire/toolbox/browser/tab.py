@@ -14,7 +14,7 @@ from toolwire.execute.egress.proxy import EgressProxy
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Rule
-from toolwire.toolbox.browser.contract import Seen, Visitor
+from toolwire.toolbox.browser.contract import TabOwner, TabState
 
 TALLEST = 4000
 VIEW = {"width": 1280, "height": 800}
@@ -24,7 +24,7 @@ _EMPTY = frozenset(("about:blank", "", "chrome-error://chromewebdata/"))
 
 
 @dataclass(slots=True)
-class Ruled:
+class AddressPolicy:
     """The rules about addresses as a tab meets them. `answered` are those that people were asked about for this tab.
 
     The proxy holds plain http to them. Of TLS it sees the host alone, so Chromium asks before it sends such a request,
@@ -49,7 +49,7 @@ class Ruled:
 class OpenBrowser:
     """A Chromium at a visitor's service, with what its pages wanted, where they went and what the proxy refused."""
 
-    visitor: Visitor
+    visitor: TabOwner
     browser: Any
     context: Any
     refused: dict[str, str]
@@ -57,7 +57,7 @@ class OpenBrowser:
     errors: type[Exception]
     stack: AsyncExitStack
     log: TrafficLog
-    ruled: Ruled
+    ruled: AddressPolicy
     proxy: EgressProxy
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     status: int | None = None
@@ -121,13 +121,13 @@ class ChromiumTab:
         async with self._page(script) as page:
             return await page.evaluate(script)
 
-    async def seen(self) -> Seen:
+    async def seen(self) -> TabState:
         async with self._page("the page") as page:
             refused = self._opened.refusals()
             if reason := refused.get(place_of(page.url)):  # what is shown is the proxy's refusal, not a page
                 await page.goto("about:blank")
                 raise ToolFailure(f"the page led to where it may not go: {reason}", code=Code.PERMISSION_DENIED)
-            return Seen(page.url, (await page.title())[:500], self._opened.status, tuple(refused.values())[:_NAMED])
+            return TabState(page.url, (await page.title())[:500], self._opened.status, tuple(refused.values())[:_NAMED])
 
     @asynccontextmanager
     async def _page(self, what: str) -> AsyncIterator[Any]:

@@ -9,7 +9,7 @@ from toolwire.define.nearest import nearest
 from toolwire.errors import ToolFailure
 from toolwire.protocol.outcomes import Code
 from toolwire.toolbox.calculator import numbers
-from toolwire.toolbox.calculator.formatting import Shown, show
+from toolwire.toolbox.calculator.formatting import FormattedNumber, show
 from toolwire.toolbox.calculator.functions import CONSTANTS, FUNCTIONS, degrees, fault_of_count
 from toolwire.toolbox.calculator.numbers import Number
 from toolwire.toolbox.calculator.tokens import Token, literal, refuse, tokens_of
@@ -24,7 +24,7 @@ class Term(NamedTuple):
     percent: bool = False
 
 
-def calculate(expression: str) -> Shown:
+def calculate(expression: str) -> FormattedNumber:
     """The value of an arithmetic expression. Raises ToolFailure with a sentence that says what to write instead."""
     try:
         with numbers.precisely():

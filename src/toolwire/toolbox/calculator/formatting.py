@@ -11,7 +11,7 @@ from toolwire.toolbox.calculator.numbers import Number, approximate
 LONGEST_DECIMAL = 40
 
 
-class Shown(NamedTuple):
+class FormattedNumber(NamedTuple):
     """A number as JSON can carry it, in digits, and whether the first of these is exact."""
 
     result: int | float
@@ -19,13 +19,13 @@ class Shown(NamedTuple):
     exact: bool
 
 
-def show(number: Number) -> Shown:
+def show(number: Number) -> FormattedNumber:
     """The number for a result. Refuses what a float cannot hold.
 
     Many JSON readers lose digits of whole numbers beyond 64 bits, so these keep them as text only.
     """
     if isinstance(number, Fraction) and number.denominator == 1 and number.numerator.bit_length() < 64:
-        return Shown(number.numerator, str(number.numerator), True)
+        return FormattedNumber(number.numerator, str(number.numerator), True)
     near = approximate(number)
     if near.error > abs(near.value) * Decimal("1e-18"):
         raise ToolFailure("too many digits cancel each other out for a certain result")
@@ -34,7 +34,7 @@ def show(number: Number) -> Shown:
         bound = "large to be written down; the largest is about 1.8e308" if result else "small to be written down"
         raise ToolFailure(f"the result is too {bound}")
     exact = isinstance(number, Fraction) and Fraction(repr(result)) == number
-    return Shown(result, _digits(number, result), exact)
+    return FormattedNumber(result, _digits(number, result), exact)
 
 
 def _digits(number: Number, rounded_result: float) -> str:

@@ -34,7 +34,7 @@ class MoreOutput(TypedDict):
     next_offset: Annotated[int | None, Field(description="The byte at which the next part begins; null at the end.")]
 
 
-class Keeper(Protocol):
+class BodyKeeper(Protocol):
     """What keeps large bodies and whose results they are; every store does."""
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes: ...
@@ -47,7 +47,7 @@ class Keeper(Protocol):
 class KeptBodies:
     """The kept bodies of a store, and where they came from. What another project keeps is not found."""
 
-    def __init__(self, store: Keeper) -> None:
+    def __init__(self, store: BodyKeeper) -> None:
         self._store = store
 
     def of(self, project: str) -> "KeptBodies":
@@ -67,7 +67,7 @@ class KeptBodies:
         return read if found else [handle]
 
 
-def from_store(store: Keeper) -> KeptBodies:
+def from_store(store: BodyKeeper) -> KeptBodies:
     """The kept bodies of a store, for `more_tool`."""
     return KeptBodies(store)
 

@@ -27,7 +27,7 @@ class GrantedPath(NamedTuple):
     shown: str
 
 
-class Loaded(NamedTuple):
+class LoadedText(NamedTuple):
     """A whole text file, its digest being that of the bytes on the disk."""
 
     place: GrantedPath
@@ -109,7 +109,7 @@ def destination(files: FileOps, path: str, context: Context) -> GrantedPath:
     return tried[0]
 
 
-def load(files: FileOps, path: str, context: Context, most: int = LARGEST_TEXT_FILE) -> Loaded:
+def load(files: FileOps, path: str, context: Context, most: int = LARGEST_TEXT_FILE) -> LoadedText:
     """A whole file. Raises ToolFailure, also for one that is too large."""
     place, entry = found(files, path, context, "file")
     try:
@@ -120,7 +120,7 @@ def load(files: FileOps, path: str, context: Context, most: int = LARGEST_TEXT_F
         raise refusal(path, error) from None
     if len(body) > most:
         raise wrong(f"{path!r} is larger than {most // 2**20} MiB, which is the most that is taken whole")
-    return Loaded(place, body, entry)
+    return LoadedText(place, body, entry)
 
 
 def note_read(context: Context, root: str, path: str, file: BinaryIO) -> None:
@@ -133,7 +133,7 @@ def note_read(context: Context, root: str, path: str, file: BinaryIO) -> None:
         context.read_file(root, path, str(status.st_ino), version_of(status))
 
 
-def text_of(loaded: Loaded) -> str:
+def text_of(loaded: LoadedText) -> str:
     """The file as text. Raises ToolFailure for a binary file or one that is not UTF-8."""
     try:
         if b"\0" in loaded.body:

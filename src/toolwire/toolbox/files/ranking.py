@@ -13,7 +13,7 @@ _FILLER = frozenset(
 )
 
 
-class Hit(NamedTuple):
+class RankedLine(NamedTuple):
     """A line that fits, and how well."""
 
     path: str
@@ -23,7 +23,7 @@ class Hit(NamedTuple):
     score: float
 
 
-def rank(hit: Hit) -> tuple[float, str, int]:
+def rank(hit: RankedLine) -> tuple[float, str, int]:
     """The key that puts the best first, and equals in order."""
     return -hit.score, hit.path, hit.line
 
@@ -34,14 +34,14 @@ def words_of(query: str) -> frozenset[str]:
     return found - _FILLER or found
 
 
-def best(text: str, path: str, words: frozenset[str]) -> list[Hit]:
+def best(text: str, path: str, words: frozenset[str]) -> list[RankedLine]:
     """The few lines of a file that fit best."""
     low = text.lower()
     present = [word for word in words if word in low]
     if not present:
         return []
     in_path = sum(word in path.lower() for word in words)
-    hits: list[Hit] = []
+    hits: list[RankedLine] = []
     lines = zip(text.split("\n"), low.split("\n"), strict=False)
     for number, (line, small) in enumerate(lines, 1):
         if any(word in small for word in present):
@@ -50,11 +50,11 @@ def best(text: str, path: str, words: frozenset[str]) -> list[Hit]:
     return hits[:MOST_OF_A_FILE]
 
 
-def _hit(path: str, number: int, line: str, words: frozenset[str], in_path: int) -> Hit:
+def _hit(path: str, number: int, line: str, words: frozenset[str], in_path: int) -> RankedLine:
     whole = frozenset(word.lower() for word in _WORD.findall(_HUMP.sub(" ", line)))
     score = 3.0 * len(words & whole) + sum(word in line.lower() for word in words) + 0.5 * in_path
     if is_test(path):
-        return Hit(path, number, line, "test", score * 0.5)
+        return RankedLine(path, number, line, "test", score * 0.5)
     if is_definition(line):
-        return Hit(path, number, line, "definition", score * 2)
-    return Hit(path, number, line, "use", score)
+        return RankedLine(path, number, line, "definition", score * 2)
+    return RankedLine(path, number, line, "use", score)

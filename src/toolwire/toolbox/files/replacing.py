@@ -12,7 +12,7 @@ _MOST_PLACES = 5
 _LINES_COMPARED = 20_000
 
 
-class Replaced(NamedTuple):
+class Replacement(NamedTuple):
     """The new text, how many places changed, and the first of them."""
 
     text: str
@@ -21,7 +21,7 @@ class Replaced(NamedTuple):
     around: str
 
 
-def replaced(path: str, text: str, old: str, new: str, *, replace_all: bool = False) -> Replaced:
+def replaced(path: str, text: str, old: str, new: str, *, replace_all: bool = False) -> Replacement:
     """The text with `old` replaced. Raises ToolFailure, which says what to do."""
     if old == new:
         raise wrong("old_text and new_text are the same, so nothing would change")
@@ -38,7 +38,7 @@ def replaced(path: str, text: str, old: str, new: str, *, replace_all: bool = Fa
     at = text.index(old)
     after = text.replace(old, new)
     first = text.count("\n", 0, at) + 1
-    return Replaced(after, count, first, _around(after, first, new.count("\n")))
+    return Replacement(after, count, first, _around(after, first, new.count("\n")))
 
 
 def _around(text: str, line: int, more: int) -> str:

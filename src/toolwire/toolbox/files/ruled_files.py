@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from toolwire.decide.families import Reach
+from toolwire.decide.families import RuleReach
 from toolwire.decide.path_rules import KEYS, PathRules
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileEntry, FileOps, RuledOut
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.toolbox.files.hard_links import HardLinkedNames
 
-LOOKS = Reach.CONTENT | Reach.NAMES
-CHANGES = Reach.CONTENT | Reach.CHANGES
+LOOKS = RuleReach.CONTENT | RuleReach.NAMES
+CHANGES = RuleReach.CONTENT | RuleReach.CHANGES
 
 
-def ruled(files: FileOps, context: Context, about: Reach, *named: str) -> FileOps:
+def ruled(files: FileOps, context: Context, about: RuleReach, *named: str) -> FileOps:
     """The files that a call may use, whose arguments name these paths. Where no rule speaks, they are as they are."""
     rules = PathRules.of(context.grant, about, named)
     return RuledFiles(files, rules) if rules else files

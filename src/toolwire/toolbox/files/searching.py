@@ -9,7 +9,7 @@ from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files.finding import MostResults, PatternArgument
 from toolwire.toolbox.files.patterns import Pattern, glob
-from toolwire.toolbox.files.ranking import Hit, best, rank, words_of
+from toolwire.toolbox.files.ranking import RankedLine, best, rank, words_of
 from toolwire.toolbox.files.reading import PathArgument
 from toolwire.toolbox.files.ruled_files import LOOKS, ruled
 from toolwire.toolbox.files.tree import TreeEntry, Walk, starts
@@ -130,7 +130,7 @@ def search_code_tool(files: FileOps) -> Tool:
         words = words_of(query)
         allowed = ruled(files, context, LOOKS)
         walk = Walk(allowed, starts(allowed, ".", context), context)
-        lines: list[Hit] = []
+        lines: list[RankedLine] = []
         searched = 0
         for each in _files(walk, _SUFFIXES.get(language.lower(), f"*.{language}") if language else ""):
             text = _text(allowed, each, walk, LARGEST_CODE)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast
 
 import orjson
 
-from toolwire.decide.families import Reach
+from toolwire.decide.families import RuleReach
 from toolwire.define.fields import Field
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
@@ -65,7 +65,7 @@ def write_tool(files: FileOps) -> Tool:
             content: The text to write, all of it.
             mode: rewrite replaces what the file held, append adds to its end.
         """
-        allowed = ruled(files, context, Reach.CHANGES, path)
+        allowed = ruled(files, context, RuleReach.CHANGES, path)
         return once(allowed, context, lambda: _write(allowed, context, path, _encoded(content), mode == "append"))
 
     return changed(write, must_ask=asks_about_path)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from toolwire.decide.families import Reach
+from toolwire.decide.families import RuleReach
 from toolwire.decide.path_rules import PathRules
 from toolwire.protocol.context import Context
 from toolwire.toolbox.files.granted_paths import denied
@@ -18,7 +18,9 @@ def without_ruled_out(
 ) -> tuple[list[FileDiff], str, str]:
     """The files and the patch that may be shown, and what is left out in a sentence. Raises ToolFailure."""
     named = [f"{repository}/{path}" for path in paths]
-    rules = replace(PathRules.of(context.grant, Reach.CONTENT, named), guards_keys=False)  # history holds them anyway
+    rules = replace(
+        PathRules.of(context.grant, RuleReach.CONTENT, named), guards_keys=False
+    )  # history holds them anyway
     kept_back = [any(rules.against(path) is not None for path in _paths(file, repository)) for file in files]
     if not any(kept_back):
         return files, patch, ""

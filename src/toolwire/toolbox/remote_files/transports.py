@@ -16,8 +16,8 @@ TIMEOUT_S = 30.0
 _HEAD = 20
 
 
-class OverProcess:
-    """Carries messages to a program's standard input and its answers back: `OverProcess(ssh("user@host", root))`.
+class ProcessTransport:
+    """Carries messages to a program's standard input and its answers back: `ProcessTransport(ssh("user@host", root))`.
 
     The program is started when it is first needed, and again after it has ended. One message is under way at a time.
     """
@@ -80,7 +80,7 @@ def ssh(host: str, *roots: str, python: str = "python3", options: Sequence[str] 
     return ("ssh", "-T", "-o", "BatchMode=yes", *options, "--", host, " ".join(map(_quoted, words)))
 
 
-class OverHttp:
+class HttpTransport:
     """Carries messages to a server by POST. Give the client what it needs to be let in: a header, a certificate."""
 
     def __init__(self, url: str, client: httpx2.Client | None = None, *, timeout_s: float = TIMEOUT_S) -> None:

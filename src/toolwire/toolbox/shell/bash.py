@@ -57,7 +57,7 @@ class BashOutput(TypedDict):
     notes: Annotated[list[str], Field(description="What toolwire protected from it or moved aside, if anything.")]
 
 
-class WayOut(Protocol):
+class OpensEgress(Protocol):
     """Opens an egress proxy to some hosts for a command, and gives the command as it must then be run."""
 
     def __call__(
@@ -65,7 +65,7 @@ class WayOut(Protocol):
     ) -> AbstractAsyncContextManager[Command]: ...
 
 
-def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = DEFAULT_ENGINE) -> Tool:
+def bash_tool(ops: ExecOps, outward: OpensEgress = way_out, *, engine: str = DEFAULT_ENGINE) -> Tool:
     """The tool that runs shell commands through `ops`; those with granted hosts reach them through `outward`.
 
     `engine` is the least that confines them. What only reads gets a box without anything to write or to reach.
@@ -122,13 +122,13 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = DEFAULT_
     return replace(bash, reading_box=confined, trial_box=confined)
 
 
-def by_address_rules(outward: WayOut, context: Context) -> WayOut:
+def by_address_rules(outward: OpensEgress, context: Context) -> OpensEgress:
     """The way out less the addresses that a rule denies; where one asks, people were asked about the command."""
     rules = AddressRules.of(context.grant).denying()
     return partial(cast("Callable[..., Any]", outward), refusal=rules.refusal) if rules.rules else outward
 
 
-async def _tried(ops: ExecOps, outward: WayOut, command: Command, context: Context, trial: Trial) -> Ran:
+async def _tried(ops: ExecOps, outward: OpensEgress, command: Command, context: Context, trial: Trial) -> Ran:
     """Run a command so that it changes nothing, reaches nothing and sees no keys. Says in the trial what it wanted.
 
     Where hosts are granted, a proxy that leads nowhere hears whom it would have reached.

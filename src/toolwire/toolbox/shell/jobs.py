@@ -14,7 +14,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.operations import MIB, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.values import changed, dataclass
-from toolwire.toolbox.shell.bash import WayOut, by_address_rules, last_line
+from toolwire.toolbox.shell.bash import OpensEgress, by_address_rules, last_line
 
 MOST_JOBS = 16
 MOST_FINISHED = 64
@@ -81,7 +81,7 @@ class Jobs:
         *,
         most: int = MOST_JOBS,
         told: Callable[[Job, str], None] | None = None,
-        outward: WayOut = way_out,
+        outward: OpensEgress = way_out,
     ) -> None:
         self._ops = ops
         self._outward = outward

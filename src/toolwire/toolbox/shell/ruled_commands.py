@@ -5,7 +5,7 @@ from glob import escape, iglob
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from toolwire.decide.families import Reach
+from toolwire.decide.families import RuleReach
 from toolwire.decide.globs import STAR
 from toolwire.decide.path_rules import PathRules
 from toolwire.decide.paths import BOX_ROOT, plain
@@ -29,7 +29,7 @@ def check_links(context: Context, text: str, workdir: str) -> None:
     if not context.grant.rules:
         return
     reading, roots = read_shell(text), context.grant.roots
-    rules = PathRules.of(context.grant, LOOKS if only_reads(reading) else LOOKS | Reach.CHANGES)
+    rules = PathRules.of(context.grant, LOOKS if only_reads(reading) else LOOKS | RuleReach.CHANGES)
     if not rules.rules:
         return
     twins = HardLinkedNames(rules)

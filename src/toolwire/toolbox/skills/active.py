@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from toolwire.define.toolbox import Toolbox
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.lazy import lazy_module
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.skills.catalog import Skills
-from toolwire.toolbox.skills.choice import Chosen, choose
+from toolwire.toolbox.skills.choice import SkillChoice, choose
 from toolwire.toolbox.skills.pages import skill_tool
 from toolwire.toolbox.skills.watch import SkillsFolder
 
@@ -41,20 +41,20 @@ class ActiveSkills:
         pins: Iterable[str] = (),
         wanted: Callable[[str], bool] = _anything,
         reads: bool = False,
-        shelf: Shelf | None = None,
+        shelf: SkillCopies | None = None,
     ) -> None:
         self.folder = folder
         self._sandbox = sandbox
         self._pins = tuple(pins)
         self._wanted = wanted
         self._reads = reads
-        self._shelf = shelf or Shelf()
+        self._shelf = shelf or SkillCopies()
         self._told = Skills()
 
     def now(self) -> Skills:
         return self.folder.now()
 
-    def chosen(self, taken: Iterable[str]) -> Chosen:
+    def chosen(self, taken: Iterable[str]) -> SkillChoice:
         """Which tools are offered beside the ones whose names are taken. Raises DefinitionError for a pin in vain."""
         return choose(self.now(), taken, self._pins)
 

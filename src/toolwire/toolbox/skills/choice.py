@@ -22,14 +22,14 @@ class Withheld:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SkillChoice:
     """The tools to offer, and those to tell about."""
 
     entries: tuple[tuple[FoundSkill, SkillTool], ...] = ()
     withheld: tuple[Withheld, ...] = ()
 
 
-def choose(skills: Skills, taken: Iterable[str] = (), pins: Iterable[str] = ()) -> Chosen:
+def choose(skills: Skills, taken: Iterable[str] = (), pins: Iterable[str] = ()) -> SkillChoice:
     """The tools to offer beside those whose names are `taken`, and why the others are not offered.
 
     Raises `DefinitionError` for a pin that means no version there is.
@@ -47,7 +47,7 @@ class _SkillChoice:
         self._entries: list[tuple[FoundSkill, SkillTool]] = []
         self._withheld: list[Withheld] = []
 
-    def made(self) -> Chosen:
+    def made(self) -> SkillChoice:
         by_name: dict[str, list[tuple[FoundSkill, SkillTool]]] = {}
         for found in self._skills.found:
             for entry in found.skill.tools:
@@ -57,7 +57,7 @@ class _SkillChoice:
                 raise DefinitionError(f"tools.versions pins {name}@{pin}, and no skill has a tool {name!r}")
         for name in sorted(by_name):
             self._settle(name, by_name[name])
-        return Chosen(tuple(self._entries), tuple(self._withheld))
+        return SkillChoice(tuple(self._entries), tuple(self._withheld))
 
     def _settle(self, name: str, candidates: list[tuple[FoundSkill, SkillTool]]) -> None:
         usable = []

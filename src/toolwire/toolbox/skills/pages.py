@@ -7,7 +7,7 @@ from typing import Any
 from toolwire.define.functions import from_schema
 from toolwire.define.nearest import nearest
 from toolwire.errors import ToolFailure
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.skills.catalog import PAGE, FoundSkill
@@ -26,7 +26,7 @@ _OUTPUT = {
 }
 
 
-def skill_tool(pages: Sequence[FoundSkill], shelf: Shelf) -> Tool:
+def skill_tool(pages: Sequence[FoundSkill], shelf: SkillCopies) -> Tool:
     """The tool that gives out the instructions of these skills."""
     by_name = {found.skill.name: found for found in pages}
 
@@ -71,7 +71,7 @@ def _input(names: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _text(found: FoundSkill, file: str, shelf: Shelf) -> str:
+def _text(found: FoundSkill, file: str, shelf: SkillCopies) -> str:
     """A file of a skill, as it was when the skill was trusted."""
     if file not in found.folder.files:
         near = nearest(file, found.folder.files, 1)

@@ -9,7 +9,7 @@ from jsonschema_rs import ValidationError
 from toolwire.decide.address_rules import AddressRules
 from toolwire.define.faults import sentences
 from toolwire.define.schemas import compile_schema
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.execute.skills import Faults, SkillRunner, outcome
 from toolwire.protocol.calls import ToolOutput
 from toolwire.protocol.context import Context
@@ -17,15 +17,15 @@ from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import InProcess, JsonObject, Tool
 from toolwire.toolbox.skills.catalog import FoundSkill
-from toolwire.toolbox.skills.choice import Chosen
+from toolwire.toolbox.skills.choice import SkillChoice
 
 
-def runnable_tools(chosen: Chosen, ops: ExecOps, shelf: Shelf) -> tuple[Tool, ...]:
+def runnable_tools(chosen: SkillChoice, ops: ExecOps, shelf: SkillCopies) -> tuple[Tool, ...]:
     """The offered tools, ready to run."""
     return tuple(runnable(found, entry, ops, shelf) for found, entry in chosen.entries)
 
 
-def runnable(found: FoundSkill, entry: SkillTool, ops: ExecOps, shelf: Shelf) -> Tool:
+def runnable(found: FoundSkill, entry: SkillTool, ops: ExecOps, shelf: SkillCopies) -> Tool:
     """The tool with its program behind it."""
     runner = SkillRunner(ops, shelf, found.folder.path, found.folder.digest)
     faults = output_faults(entry.tool.output_schema, entry.tool.name)

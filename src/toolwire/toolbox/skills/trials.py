@@ -10,7 +10,7 @@ from toolwire.define.arguments import Checker
 from toolwire.define.conformance import SkillFinding
 from toolwire.define.skill_conformance import PERMISSIONS, without
 from toolwire.errors import ToolFailure
-from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.skill_folders import SkillCopies
 from toolwire.execute.skills import SkillRunner, outcome
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import ExecOps
@@ -39,7 +39,7 @@ class SkillTrial:
     """Runs the tests of one tool of a trusted skill, each in a workspace of its own."""
 
     def __init__(
-        self, found: FoundSkill, entry: SkillTool, ops: ExecOps, shelf: Shelf, network: tuple[str, ...] = ()
+        self, found: FoundSkill, entry: SkillTool, ops: ExecOps, shelf: SkillCopies, network: tuple[str, ...] = ()
     ) -> None:
         self._entry = entry
         self._network = network

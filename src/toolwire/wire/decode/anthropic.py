@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Block, Image, Text
 from toolwire.protocol.tools import Tool
-from toolwire.wire.decode.fields import Unfit, named, objects, text
+from toolwire.wire.decode.fields import BadField, named, objects, text
 from toolwire.wire.decode.openai_chat import function
 from toolwire.wire.decode.transcript import Transcript
 from toolwire.wire.encode.pictures import picture
@@ -24,7 +24,7 @@ def read_messages(body: Mapping[str, Any], said: Transcript) -> None:
     """Messages of alternating roles; results stand in the user's, before any words of that message."""
     messages = objects(body.get("messages"), "messages")
     if not messages:
-        raise Unfit("messages", "must be a non-empty list")
+        raise BadField("messages", "must be a non-empty list")
     for at, message in enumerate(messages):
         where = f"messages[{at}].content"
         blocks = _blocks(message.get("content"), where)
@@ -39,7 +39,7 @@ def read_messages(body: Mapping[str, Any], said: Transcript) -> None:
             case "system":
                 said.note("\n\n".join(_texts(blocks, where, said)))
             case _:
-                raise Unfit(f"messages[{at}].role", "must be user or assistant")
+                raise BadField(f"messages[{at}].role", "must be user or assistant")
 
 
 def _blocks(content: Any, where: str) -> list[Mapping[str, Any]]:

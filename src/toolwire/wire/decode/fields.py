@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Unfit(ValueError):
+class BadField(ValueError):
     """A field is not what the API says it must be. Never leaves `decode_request`, which turns it into a value."""
 
     def __init__(self, field: str, wanted: str) -> None:
@@ -17,7 +17,7 @@ def objects(value: Any, field: str) -> list[Mapping[str, Any]]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise Unfit(field, "must be a list of objects")
+        raise BadField(field, "must be a list of objects")
     return value
 
 
@@ -26,20 +26,20 @@ def text(value: Any, field: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Unfit(field, "must be a string")
+        raise BadField(field, "must be a string")
     return value
 
 
 def named(value: Any, field: str) -> str:
     """A text that has to be there."""
     if not isinstance(value, str) or not value:
-        raise Unfit(field, "must be a non-empty string")
+        raise BadField(field, "must be a non-empty string")
     return value
 
 
 def flag(value: Any, field: str) -> bool:
     if value is not None and not isinstance(value, bool):
-        raise Unfit(field, "must be true or false")
+        raise BadField(field, "must be true or false")
     return bool(value)
 
 
@@ -47,7 +47,7 @@ def positive(value: Any, field: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise Unfit(field, "must be a whole number above zero")
+        raise BadField(field, "must be a whole number above zero")
     return value
 
 
@@ -55,5 +55,5 @@ def number(value: Any, field: str) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not -1e9 < value < 1e9:
-        raise Unfit(field, "must be a number")
+        raise BadField(field, "must be a number")
     return float(value)

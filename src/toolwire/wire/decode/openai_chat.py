@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Block, Text
 from toolwire.protocol.tools import Tool
-from toolwire.wire.decode.fields import Unfit, named, objects, text
+from toolwire.wire.decode.fields import BadField, named, objects, text
 from toolwire.wire.decode.transcript import Transcript
 from toolwire.wire.encode.pictures import is_picture, picture
 
@@ -35,7 +35,7 @@ def read_messages(body: Mapping[str, Any], said: Transcript) -> None:
     """Every message after the opening system text; a later system message is a note."""
     messages = objects(body.get("messages"), "messages")
     if not messages:
-        raise Unfit("messages", "must be a non-empty list")
+        raise BadField("messages", "must be a non-empty list")
     opening = True
     for at, message in enumerate(messages):
         opening = opening and message.get("role") in _SYSTEM
@@ -59,7 +59,7 @@ def _read(message: Mapping[str, Any], where: str, said: Transcript) -> None:
         case "system" | "developer":
             said.note(content(message.get("content"), f"{where}.content", said))
         case _:
-            raise Unfit(f"{where}.role", "must be system, developer, user, assistant or tool")
+            raise BadField(f"{where}.role", "must be system, developer, user, assistant or tool")
 
 
 def _assistant(message: Mapping[str, Any], where: str, said: Transcript) -> None:
@@ -85,7 +85,7 @@ def _call(call: Mapping[str, Any], where: str, said: Transcript) -> None:
         case {"function": Mapping() as inner}:
             written = inner.get("arguments")
         case _:
-            raise Unfit(f"{where}.function", "must be an object")
+            raise BadField(f"{where}.function", "must be an object")
     alias = text(call.get("id"), f"{where}.id") or None
     said.call(where, named(inner.get("name"), f"{where}.function.name"), written, alias, call)
 
@@ -129,7 +129,7 @@ def parts(value: Any, where: str, said: Transcript) -> list[Block]:
                 kind = str(part.get("type"))[:40]
                 said.lose(f"{where}[{at}]", f"{_SEEN.get(kind, f'a part of type {kind!r}')} was left out")
             case _:
-                raise Unfit(f"{where}[{at}]", "must be an object")
+                raise BadField(f"{where}[{at}]", "must be an object")
     return found
 
 
@@ -151,7 +151,7 @@ def function(entry: Mapping[str, Any], where: str, schema_field: str = "paramete
     """One definition of a function. Without a schema it takes no arguments."""
     schema = entry.get(schema_field)
     if schema is not None and not isinstance(schema, Mapping):
-        raise Unfit(f"{where}.{schema_field}", "must be a JSON Schema object")
+        raise BadField(f"{where}.{schema_field}", "must be a JSON Schema object")
     description = text(entry.get("description"), f"{where}.description")
     return Tool(named(entry.get("name"), f"{where}.name"), description, schema or {"type": "object", "properties": {}})
 

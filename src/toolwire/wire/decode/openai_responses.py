@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Block
 from toolwire.protocol.tools import Tool
-from toolwire.wire.decode.fields import Unfit, named, objects, text
+from toolwire.wire.decode.fields import BadField, named, objects, text
 from toolwire.wire.decode.openai_chat import content, function, parts
 from toolwire.wire.decode.transcript import Transcript
 
@@ -28,7 +28,7 @@ def read_messages(body: Mapping[str, Any], said: Transcript) -> None:
         said.lose("previous_response_id", "earlier messages are kept by another server and cannot be read here")
     items = _items(body)
     if not items:
-        raise Unfit("input", "must be a text or a non-empty list")
+        raise BadField("input", "must be a text or a non-empty list")
     opening = True
     for at, item in enumerate(items):
         opening = opening and item.get("role") in _SYSTEM
@@ -69,7 +69,7 @@ def _message(item: Mapping[str, Any], where: str, said: Transcript) -> None:
         case "system" | "developer":
             said.note(content(given, field, said))
         case _:
-            raise Unfit(f"{where}.role", "must be user, assistant, system or developer")
+            raise BadField(f"{where}.role", "must be user, assistant, system or developer")
 
 
 def _reasoning(item: Mapping[str, Any], said: Transcript) -> None:

@@ -8,7 +8,7 @@ from toolwire.protocol.chat import Request
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import quick
 from toolwire.wire.decode import anthropic, openai_chat, openai_responses
-from toolwire.wire.decode.fields import Unfit, flag, named, number, positive
+from toolwire.wire.decode.fields import BadField, flag, named, number, positive
 from toolwire.wire.decode.transcript import Transcript
 from toolwire.wire.encode.losses import Loss
 
@@ -71,7 +71,7 @@ def decode_request(body: Any, dialect: str) -> DecodedRequest | BadRequest:
         return BadRequest("the body must be a JSON object")
     try:
         return _decoded(body, spoken)
-    except Unfit as wrong:
+    except BadField as wrong:
         return BadRequest(str(wrong), wrong.field)
 
 
@@ -99,5 +99,5 @@ def _no_twins(tools: list[Tool]) -> None:
     seen: set[str] = set()
     for tool in tools:
         if tool.name in seen:
-            raise Unfit("tools", f"name {tool.name[:64]!r} twice")
+            raise BadField("tools", f"name {tool.name[:64]!r} twice")
         seen.add(tool.name)

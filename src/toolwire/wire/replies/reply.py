@@ -8,7 +8,7 @@ from toolwire.wire.native.detect import reader_for, unwrapped
 from toolwire.wire.replies.draft import Draft
 from toolwire.wire.replies.offered import Offered, offered
 from toolwire.wire.replies.plain import decoded, plain
-from toolwire.wire.replies.settle import Settled
+from toolwire.wire.replies.settle import CallCollector
 from toolwire.wire.text.live import LiveText
 from toolwire.wire.text.reading import read_text
 from toolwire.wire.text.scan import MAX_CALLS
@@ -85,7 +85,7 @@ def _reply(offers: Offered, draft: Draft, text: str, raw: Any, *, streamed: bool
 
     A stream that never said why it ended has broken off: a call without any argument may be one whose were lost.
     """
-    settled = Settled(offers)
+    settled = CallCollector(offers)
     settled.problems.extend(draft.problems)
     cut = draft.cut
     finished = draft.finish_reason is not None and not cut

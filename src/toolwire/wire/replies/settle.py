@@ -15,7 +15,7 @@ _MARKED, _WEAK = 0.95, 0.7
 _WRAPPERS = ("arguments", "parameters", "input", "args", "kwargs", "params", "properties")
 
 
-class Settled:
+class CallCollector:
     """The calls of one reply so far, and its problems."""
 
     __slots__ = ("_by_look", "_looked_at", "calls", "offered", "problems")

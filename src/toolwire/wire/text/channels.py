@@ -8,7 +8,7 @@ from toolwire.wire.replies.offered import Offered
 from toolwire.wire.text.bodies import Opener, read_body, read_named
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import Markers, any_of
-from toolwire.wire.text.scan import Flow, Found, Scan, Step, unclosed, without_half
+from toolwire.wire.text.scan import Found, Scan, Step, TextFlow, unclosed, without_half
 from toolwire.wire.text.tags import called, untyped
 
 _HEADER = re.compile(
@@ -47,8 +47,8 @@ def read_message(scan: Scan, pos: int, opened: Opener) -> Step | None:
     end = stop if ends is None or ends.group() in STAYS else ends.end()
     said = scan.text[header.end() : stop] if ends else without_half(scan.text[header.end() : stop], *_END_MARKERS)
     if channel in _THINKING or recipient in _THINKING:
-        return Step(end, reasoning=said, flow=Flow(header.end(), _END_MARKERS, reasoning=True))
-    return Step(end, content=said, flow=Flow(header.end(), _END_MARKERS))
+        return Step(end, reasoning=said, flow=TextFlow(header.end(), _END_MARKERS, reasoning=True))
+    return Step(end, content=said, flow=TextFlow(header.end(), _END_MARKERS))
 
 
 def read_next_message(scan: Scan, after: int, opened: Opener) -> Step:
@@ -114,7 +114,7 @@ def read_element(scan: Scan, pos: int) -> Step | None:
     stop = scan.find(close, opened.end())
     said = scan.text[opened.end() : stop] if stop >= 0 else without_half(scan.text[opened.end() : scan.end], close)
     end = stop + len(close) if stop >= 0 else scan.end
-    flow = Flow(opened.end(), (close,), reasoning=tag == "think")
+    flow = TextFlow(opened.end(), (close,), reasoning=tag == "think")
     return Step(end, reasoning=said, flow=flow) if flow.reasoning else Step(end, content=said, flow=flow)
 
 

@@ -8,7 +8,7 @@ from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_n
 from toolwire.wire.text.channels import ADDRESS, ADDRESS_SO_FAR, read_message
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import FENCE, Markers
-from toolwire.wire.text.scan import Flow, Found, Scan, Step, unclosed
+from toolwire.wire.text.scan import Found, Scan, Step, TextFlow, unclosed
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 
 _STARS = r"[*_ \t]{0,6}"
@@ -42,7 +42,7 @@ def read_label(scan: Scan, pos: int, opened: Opener) -> Step | None:
         case "Thought":
             following = _NEXT.search(scan.text, label.end(), scan.end)
             stop = following.start() if following else scan.end
-            flow = Flow(label.end(), _LABEL_ENDS, reasoning=True)
+            flow = TextFlow(label.end(), _LABEL_ENDS, reasoning=True)
             return Step(stop, reasoning=scan.text[label.end() : stop], flow=flow)
         case "Final Answer":
             return Step(label.end())

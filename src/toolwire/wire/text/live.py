@@ -15,10 +15,10 @@ from toolwire.wire.text.certain import certain_until, undecided
 from toolwire.wire.text.fences import may_call
 from toolwire.wire.text.labels import read_start, start_undecided
 from toolwire.wire.text.openers import opened
-from toolwire.wire.text.reading import Pass
-from toolwire.wire.text.scan import ATTEMPT, CONTEXT, MAX_CALLS, Flow, Scan, Step
+from toolwire.wire.text.reading import ReadingPass
+from toolwire.wire.text.scan import ATTEMPT, CONTEXT, MAX_CALLS, Scan, Step, TextFlow
 from toolwire.wire.text.triggers import triggers
-from toolwire.wire.text.words import FENCE_END, Words, speak
+from toolwire.wire.text.words import FENCE_END, StreamedText, speak
 
 _NEVER = (re.compile("(?!)"), re.compile("(?!)"))
 _HEADER = 256
@@ -54,7 +54,7 @@ class LiveText:
     def __init__(self, offered: Offered, positions: Iterator[int]) -> None:
         self._offered = offered
         self._positions = positions
-        self._pass = Pass(Scan("", offered))
+        self._pass = ReadingPass(Scan("", offered))
         self._all: list[str] = []
         self._held: list[str] = []
         self._size = 0
@@ -63,7 +63,7 @@ class LiveText:
         self._calls = self._spent = self._work = self._unread = self._skip_until = 0
         self._fresh = True
         self._quiet = _NEVER
-        self._words: Words | None = None
+        self._words: StreamedText | None = None
         self._block: OpenBlock | None = None
 
     def whole(self) -> str:
@@ -126,7 +126,7 @@ class LiveText:
         self._size = len(rest)
         return out
 
-    def _flow_on(self, words: Words, text: str, out: list[Delta]) -> str:
+    def _flow_on(self, words: StreamedText, text: str, out: list[Delta]) -> str:
         rest = words.show(text, out)
         self._words = None if words.ended else words
         self._fresh = self._fresh or words.ended
@@ -205,10 +205,10 @@ class LiveText:
         """Hold an open block, showing of it what is plain words or arguments."""
         flow = step.flow if step is not None and not step.found else None
         if flow is None and text.startswith("```") and not may_call(Scan(text, self._offered), 0):
-            flow = Flow(begin, (FENCE_END,), keeps_end=True)
+            flow = TextFlow(begin, (FENCE_END,), keeps_end=True)
         if flow is not None:
             self._block = None
-            return self._flow_on(Words(flow), text[flow.begin - begin :], out)
+            return self._flow_on(StreamedText(flow), text[flow.begin - begin :], out)
         if self._block is None:
             self._block = OpenBlock(text)
         self._block.announce(text, self._offered, self._positions, out)

@@ -23,7 +23,7 @@ from toolwire.wire.text.marks import (
     any_of,
 )
 from toolwire.wire.text.minimax import M3, read_m3
-from toolwire.wire.text.scan import Flow, Scan, Step
+from toolwire.wire.text.scan import Scan, Step, TextFlow
 from toolwire.wire.text.tags import read_tag_call
 
 _TAG_CALL = Markers("tags", (), ("</invoke>",))
@@ -133,7 +133,7 @@ def _element(close: str, *, line_start: bool = False) -> Handler:
             return None
         stop = scan.find(close, mark.after)
         end = stop + len(close) if stop >= 0 else scan.end
-        flow = Flow(mark.at, (close,), keeps_end=True)
+        flow = TextFlow(mark.at, (close,), keeps_end=True)
         step = Step(end, content=scan.text[mark.at : end], flow=flow)
         if stop < 0 and not scan.growing and OPENING.search(scan.text, mark.after, scan.end):
             step.problems.append(

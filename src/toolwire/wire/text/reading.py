@@ -20,15 +20,15 @@ from toolwire.wire.text.openers import (
     past_closers,
     tool_tag,
 )
-from toolwire.wire.text.scan import CONTEXT, MAX_CALLS, UNKNOWN, Flow, Found, Scan, Step, without_half
-from toolwire.wire.text.shown import CallSite, CallVerdict, Form, is_announced, is_continued, judge
+from toolwire.wire.text.scan import CONTEXT, MAX_CALLS, UNKNOWN, Found, Scan, Step, TextFlow, without_half
+from toolwire.wire.text.shown import CallForm, CallSite, CallVerdict, is_announced, is_continued, judge
 from toolwire.wire.text.triggers import end_of_turn, in_inline_code, mention_end, triggers
 
 _PASSING = 5
 _JUDGED = 60
 _ANNOUNCEMENT = 4_000
 _KEPT = frozenset({UNKNOWN, "malformed"})
-_FORMS = {"`": Form.FENCED, "{": Form.BARE}
+_FORMS = {"`": CallForm.FENCED, "{": CallForm.BARE}
 _QUESTION = re.compile(r"(?:\A|\n)Question:[^\n]*\s*\Z")
 _MARKS = ("`", "'", '"', "“")
 QUOTED = "a call in a quotation or in inline code was not run; to make it, send the call alone"
@@ -38,8 +38,8 @@ UNCLEAR = (
 )
 
 
-def _form(match: re.Match[str]) -> Form:
-    return Form.LABEL if match.lastgroup == "label" else Form.BARE
+def _form(match: re.Match[str]) -> CallForm:
+    return CallForm.LABEL if match.lastgroup == "label" else CallForm.BARE
 
 
 @dataclass(slots=True)
@@ -60,10 +60,10 @@ def read_text(text: str, offered: Offered, *, cut: bool = False) -> ParsedText:
     end, finished = end_of_turn(text)
     scan = Scan(text, offered, end=end, finished=finished)
     scan.cut = cut
-    return Pass(scan).run()
+    return ReadingPass(scan).run()
 
 
-class Pass:
+class ReadingPass:
     """One pass over one text, or over as much of it as has come."""
 
     def __init__(self, scan: Scan) -> None:
@@ -175,22 +175,22 @@ class Pass:
         if scan.growing and in_inline_code(scan, strong.start(), strong.end()):
             return strong.start(), strong.end(), Step(scan.end, cut=True)
         step = self._handle(strong)
-        return self._judged(strong.start(), strong.end(), step, _FORMS.get(strong.group()[0], Form.MARKED))
+        return self._judged(strong.start(), strong.end(), step, _FORMS.get(strong.group()[0], CallForm.MARKED))
 
-    def _judged(self, begin: int, after: int, step: Step | None, form: Form) -> tuple[int, int, Step | None]:
+    def _judged(self, begin: int, after: int, step: Step | None, form: CallForm) -> tuple[int, int, Step | None]:
         """A step with calls as it is if they are made; as text if they are only shown, and told if that is unclear."""
         if step is None or not step.found:
             return self._thought_shown(begin, after, step, form)
         scan, before = self.scan, self._before(begin)
         if not scan.growing and not before.strip() and scan.space(step.end) >= scan.end:
-            return begin, after, past_closers(scan, step) if form is not Form.MARKED else step
+            return begin, after, past_closers(scan, step) if form is not CallForm.MARKED else step
         if self._last is not None and self._last[0] >= scan.offset + begin - len(before):
             gap = before[self._last[0] - scan.offset - begin :] if self._last[0] < scan.offset + begin else ""
             verdict = self._last[1] if is_continued(gap) else None
         else:
             verdict = None
         if verdict is None:
-            form = Form.CODE if form is Form.FENCED and is_code(scan, begin) else form
+            form = CallForm.CODE if form is CallForm.FENCED and is_code(scan, begin) else form
             first = not (self.said or self.found) and not before.strip()
             made = bool(self.found)
             verdict = judge(CallSite(scan, begin, step.end, form, before, step.found, first, self._shown, made))
@@ -198,7 +198,7 @@ class Pass:
             return begin, after, Step(scan.end, cut=True)
         self._last = (scan.offset + step.end, verdict)
         if verdict is CallVerdict.MADE:
-            return begin, after, past_closers(scan, step) if form is not Form.MARKED else step
+            return begin, after, past_closers(scan, step) if form is not CallForm.MARKED else step
         self._shown = True
         scan.spend(_JUDGED)
         if verdict is CallVerdict.UNCLEAR:
@@ -220,9 +220,9 @@ class Pass:
             if is_announced(before):
                 self.scan.note("unclear", QUOTED)
 
-    def _thought_shown(self, begin: int, after: int, step: Step | None, form: Form) -> tuple[int, int, Step | None]:
+    def _thought_shown(self, begin: int, after: int, step: Step | None, form: CallForm) -> tuple[int, int, Step | None]:
         """A label for thoughts in a description of labels is text like the rest of it."""
-        if form is Form.LABEL and step is not None and step.reasoning:
+        if form is CallForm.LABEL and step is not None and step.reasoning:
             before = self._before(begin)
             if before.strip() and not _QUESTION.search(before) and not is_announced(before, form):
                 self._last = (self.scan.offset + step.end, CallVerdict.UNCLEAR)
@@ -304,7 +304,7 @@ class Pass:
         """A closed block is reasoning; an open one ends where a complete call begins."""
         scan = self.scan
         stop = scan.find(close, after)
-        flow = Flow(after, (close,), reasoning=True)
+        flow = TextFlow(after, (close,), reasoning=True)
         if stop >= 0:
             return Step(stop + len(close), reasoning=scan.text[after:stop], flow=flow)
         look = after

@@ -35,7 +35,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class TextFlow:
     """Plain words from a position on until one of some markers, so that they can be shown while they come.
 
     The marker itself is shown where it `keeps_end`.
@@ -60,7 +60,7 @@ class Step:
     reasoning: str = ""
     cut: bool = False
     retro: bool = False
-    flow: "Flow | None" = None
+    flow: "TextFlow | None" = None
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 

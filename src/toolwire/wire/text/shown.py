@@ -68,7 +68,7 @@ _NAME = re.compile(r"\s*+(\w[\w.-]{0,127})\s*+[({]")
 _GAP = re.compile(r"[\s,;]*(?:(?:and|then|und|et|y|e|и|、)[\s,]*)?")
 
 
-class Form(Enum):
+class CallForm(Enum):
     """How a call stands in the text."""
 
     MARKED = "marked"
@@ -94,7 +94,7 @@ class CallSite:
     scan: Scan
     begin: int
     end: int
-    form: Form
+    form: CallForm
     before: str
     found: list[Found]
     first: bool
@@ -122,7 +122,7 @@ def judge(place: CallSite) -> CallVerdict:
     return _weighed(place, line, following)
 
 
-def is_announced(before: str, form: Form = Form.MARKED) -> bool:
+def is_announced(before: str, form: CallForm = CallForm.MARKED) -> bool:
     """Whether the words before a place announce that a call is made there."""
     return bool(before.strip()) and chance(Surroundings(before, "", form.value, traits=(ALONE,))) >= _RUN
 
@@ -172,7 +172,7 @@ def _in_long_quotation(place: CallSite) -> bool:
         return False
     mark = opened[-1]
     quoted = place.before[place.before.rfind(mark) if mark in _OPENING else place.before.rfind("\n" + mark) + 1 :]
-    end = place.begin if place.form is Form.LABEL else place.end  # labels go on up to the last one
+    end = place.begin if place.form is CallForm.LABEL else place.end  # labels go on up to the last one
     behind = place.scan.text[end : end + LOOKED_BEHIND]
     return _is_open(quoted, mark) and any(re.search(rf"{close}[ \t.,]*(?:\n|\Z)", behind) for close in _PAIRS[mark])
 
@@ -226,7 +226,7 @@ def _weighed(place: CallSite, line: str, following: str) -> CallVerdict:
     if _has_placeholder(place.found):
         return CallVerdict.UNCLEAR if run else CallVerdict.SHOWN
     if _set_apart(place, line):
-        return CallVerdict.UNCLEAR if run or place.form is Form.LABEL else CallVerdict.SHOWN
+        return CallVerdict.UNCLEAR if run or place.form is CallForm.LABEL else CallVerdict.SHOWN
     if run and (likely >= _RUN_QUESTION or not (place.before.strip() and ending(place.before) == "?")):
         return CallVerdict.MADE
     return CallVerdict.UNCLEAR if likely >= _TELL else CallVerdict.SHOWN
@@ -236,7 +236,7 @@ def _least(place: CallSite) -> float:
     """How likely a call must be meant to be run."""
     if introduced_as_label(place.form, place.before):
         return _RUN_LABELS
-    return _RUN_MARKED if place.form is Form.MARKED else _RUN
+    return _RUN_MARKED if place.form is CallForm.MARKED else _RUN
 
 
 def _surroundings(place: CallSite, line: str, following: str) -> Surroundings:
@@ -269,9 +269,9 @@ def _same_call(place: CallSite, text: str) -> bool:
     return bool(values) and one.offer.name in text and values[-1] in text
 
 
-def introduced_as_label(form: Form, before: str) -> bool:
+def introduced_as_label(form: CallForm, before: str) -> bool:
     """Whether labels stand behind a heading or a sentence that leads up to them, as in a description of labels."""
-    return form is Form.LABEL and before.rstrip().endswith((":", "："))
+    return form is CallForm.LABEL and before.rstrip().endswith((":", "："))
 
 
 def _in_dialogue(place: CallSite, line: str) -> bool:
@@ -283,12 +283,12 @@ def _set_apart(place: CallSite, line: str) -> bool:
     """Whether the call's line is indented like code, an item of a list, or a line of a log."""
     if place.first and not line.strip():
         return False
-    if line.startswith(("    ", "\t")) and place.form is not Form.FENCED:
+    if line.startswith(("    ", "\t")) and place.form is not CallForm.FENCED:
         return True
     if _LOG.match(line):
         return True
     bullet = _BULLET.match(line)
-    return bullet is not None and place.form is not Form.FENCED and not is_announced(line[bullet.end() :])
+    return bullet is not None and place.form is not CallForm.FENCED and not is_announced(line[bullet.end() :])
 
 
 def _has_placeholder(found: list[Found]) -> bool:

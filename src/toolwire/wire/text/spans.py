@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwire.wire.replies.offered import offered
-from toolwire.wire.text.reading import Pass
+from toolwire.wire.text.reading import ReadingPass
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.triggers import end_of_turn
 
@@ -30,7 +30,7 @@ def spans(text: str, tools: Sequence[Any] = (), *, cut: bool = False) -> list[Sp
     return _joined([*watched.seen, *_rest(watched.upto, end, "text"), *_rest(end, len(text), "markup")])
 
 
-class _Watched(Pass):
+class _Watched(ReadingPass):
     """A pass that remembers where its steps began and ended."""
 
     def __init__(self, scan: Scan) -> None:

@@ -4,7 +4,7 @@ from toolwire.protocol.chat import Delta, ReasoningDelta, TextDelta
 from toolwire.wire.text.certain import before_marker
 from toolwire.wire.text.channels import STAYS
 from toolwire.wire.text.openers import CALL_OPENERS, LONGEST, STRONG
-from toolwire.wire.text.scan import Flow
+from toolwire.wire.text.scan import TextFlow
 
 FENCE_END = "\n```"
 
@@ -15,12 +15,12 @@ def speak(text: str, out: list[Delta], *, reasoning: bool = False) -> None:
         out.append(ReasoningDelta(text) if reasoning else TextDelta(text))
 
 
-class Words:
+class StreamedText:
     """Shows a flow of words as it comes, holding only what may be the end of it."""
 
     __slots__ = ("_draft", "_flow", "ended")
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: TextFlow) -> None:
         self._flow = flow
         self._draft = ""
         self.ended = False
