@@ -20,6 +20,7 @@ from toolwire.errors import Suspended
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.fleet.dispatcher import BusDispatcher
+from toolwire.fleet.fair_share import FairSlots
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.wakeups import hear_wakeups
 from toolwire.fleet.worker import ToolWorker
@@ -45,6 +46,33 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
         yield server
 
 
+class _Holding:
+    """A bus whose subscriber gets nothing before so many messages of this fleet are there."""
+
+    def __init__(self, bus: Bus, number: int) -> None:
+        self._bus = bus
+        self._number = number
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    @asynccontextmanager
+    async def subscribe(self, pattern: str, **named: Any) -> AsyncIterator[Any]:
+        async with self._bus.subscribe(pattern, **named) as found:
+            taken = [await anext(found) for _ in range(self._number)]
+
+            class Held:
+                drain = found.drain
+
+                async def __aiter__(self) -> AsyncIterator[Any]:
+                    for one in taken:
+                        yield one
+                    async for one in found:
+                        yield one
+
+            yield Held()
+
+
 class Fleet:
     """Stores and buses of one fleet, and what its processes are made of. Each process opens a store of its own."""
 
@@ -52,6 +80,7 @@ class Fleet:
         self.open_store = open_store
         self.bus = bus
         self.project = project
+        self.target = "notes"
         self.closing = closing
         self.noted: list[str] = []
         self.ran: list[RanTurn] = []
@@ -70,7 +99,7 @@ class Fleet:
 
     def far(self, one: Tool, **target: Any) -> Tool:
         """The tool as those know it who call it over the bus."""
-        return changed(one, target=BusService(SUBJECT, **target))
+        return changed(one, target=BusService(SUBJECT.replace("notes", self.target), **target))
 
     # Processes
 
@@ -90,6 +119,17 @@ class Fleet:
         store = more.pop("store", None) or await self.store()
         subject = f"cg.v1r4.{self.project}.*.cmd.tool.notes"
         worker = ToolWorker(store, self.bus, tools, subject, durable=f"worker-{self.project}", renew_s=0.05, **more)
+        self.spawn(worker.run(drain_s=5))
+        await worker.ready.wait()
+        return worker
+
+    async def shared_worker(self, tools: Iterable[Tool], holds: int = 0, **more: Any) -> ToolWorker:
+        """One that serves all projects; it begins once it `holds` so many commands."""
+        store = more.pop("store", None) or await self.store()
+        slots = more.pop("slots", None) or FairSlots.shared(4)
+        bus = _Holding(self.bus, holds) if holds else self.bus
+        subject, durable = f"cg.v1r4.*.*.cmd.tool.{self.target}", f"workers-{self.target}"
+        worker = ToolWorker(store, bus, tools, subject, durable=durable, slots=slots, renew_s=0.05, **more)
         self.spawn(worker.run(drain_s=5))
         await worker.ready.wait()
         return worker

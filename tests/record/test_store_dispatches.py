@@ -178,3 +178,33 @@ async def test_a_claim_whose_answer_was_lost_is_made_again_with_its_own_token(st
 
     assert (again.attempt, again.token, first.token) == (1, "my-own", "my-own")
     assert (await store.close(again, success(card.call), [])) == success(card.call)
+
+
+async def test_of_many_due_dispatches_projects_take_turns(store: Store) -> None:
+    for number in range(4):
+        turn = a_turn(f"turn-{number}", project="flood")
+        card = replace(a_card(a_call(f"call-{number}"), turn), project="flood")
+        await store.begin(turn)
+        await store.open(card, [])
+        await store.dispatch(to_send(card, due=NOW - 10 + number), [])
+    _, late = await opened(store, "late", project="other")
+    await store.dispatch(to_send(late), [])
+
+    first = await store.take_due(NOW, lambda _: 60.0, limit=2)
+    second = await store.take_due(NOW, lambda _: 60.0, limit=2)
+
+    assert [one.dispatch.call_id for one in first] == ["call-0", "late"]
+    assert [one.dispatch.call_id for one in second] == ["call-1", "call-2"]
+
+
+async def test_which_calls_have_a_result_is_known_for_each_project(store: Store) -> None:
+    _, card = await opened(store)
+    await opened(store, project="other")
+    held = await store.claim(card, [], owner="worker", until=FAR)
+    assert await store.calls_with_results(["turn-1"], project="default") == set()
+    await store.close(held, success(card.call), [])
+
+    assert await store.calls_with_results(["turn-1", "none"], project="default") == {("turn-1", "call-1")}
+    assert await store.calls_with_results(["turn-1"]) == {("turn-1", "call-1")}
+    for turn_ids, project in ((["turn-1"], "other"), (["turn-2"], "default"), ([], "default")):
+        assert await store.calls_with_results(turn_ids, project=project) == set()

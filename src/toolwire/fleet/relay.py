@@ -3,18 +3,23 @@
 It looks at what the store says, not at what it did before: whatever is due is sent, in whichever process it was written
 down, and a broker that lost everything is filled again by that. Any number of relays may share a store; each command is
 taken by one of them, and sending one twice does no harm.
+
+The queue is the store, not the broker: of each project and target only so many commands are on their way at a time, and
+projects take turns. A project that has thousands of calls to send fills no stream, and others are not behind it.
 """
 
 import asyncio
 import logging
+import sys
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
 from toolwire.bus.contract import Bus
 from toolwire.deliver.endings import not_taken, unknown
 from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, StoreError, ToolwireError
+from toolwire.fleet.fair_share import FairQueue
 from toolwire.fleet.parcels import command_message, read_parcel, wakeup_message
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.values import changed
@@ -29,6 +34,18 @@ POLL_S = 1.0
 AT_ONCE = 100
 MOST_WAITING = 10_000
 """So many commands wait for a broker that is away; more are found in the store later."""
+
+WINDOW = 256
+"""So many commands of one project and target are on their way from one relay, and have no result yet."""
+
+REFILL_S = 0.01
+"""How soon it is looked which of them have ended, where others wait. Longer and longer while none has."""
+
+TRANSIT_S = 60.0
+"""A command counts no longer than this: it may be lost, and is sent again in any case."""
+
+_Line = tuple[str, str]
+"""The project and the subject of commands that wait for each other."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +65,7 @@ class Relay:
         *,
         poll_s: float = POLL_S,
         at_once: int = AT_ONCE,
+        window: int = WINDOW,
         pause: Callable[[int], float] = pause_after,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -57,13 +75,15 @@ class Relay:
         self._at_once = at_once
         self._pause = pause
         self._clock = clock
-        self._waiting: deque[tuple[Dispatch, CallCard]] = deque(maxlen=MOST_WAITING)
+        self._waiting: FairQueue[_Line, tuple[Dispatch, CallCard]] = FairQueue(sys.maxsize, window)
+        self._on_their_way: dict[_Line, OrderedDict[tuple[str, str], float]] = {}
+        self._refill_s = REFILL_S
         self._last_error = ""
         self._woken = asyncio.Event()
 
     def send_soon(self, dispatch: Dispatch, card: CallCard) -> None:
         """Send a command that was just written down, without looking for it in the store."""
-        self._waiting.append((dispatch, card))
+        self._add(dispatch, card)
         self._woken.set()
 
     async def run(self) -> None:
@@ -73,18 +93,29 @@ class Relay:
         while True:
             await self._send_waiting()
             if loop.time() - looked >= self._poll_s:
-                try:
-                    while await self.send_due() >= self._at_once:
-                        pass
-                except ToolwireError as error:
-                    _log.warning("what is to be sent cannot be looked up: %s", error)
-                except Exception:  # nothing else would start it again
-                    _log.exception("the relay broke, and goes on")
+                await self._guarded(self._send_all_due)
                 looked = loop.time()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._poll_s):
+                async with asyncio.timeout(
+                    min(self._refill_s, self._poll_s) if self._waiting.waiting else self._poll_s
+                ):
                     await self._woken.wait()
             self._woken.clear()
+            if self._waiting.waiting:
+                await self._guarded(self._look_for_ended)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except ToolwireError as error:
+            _log.warning("what is to be sent cannot be looked up: %s", error)
+        except Exception:  # nothing else would start it again
+            _log.exception("the relay broke, and goes on")
+
+    async def _send_all_due(self) -> None:
+        self._forget_old()
+        while await self.send_due() >= self._at_once:
+            pass
 
     async def send_due(self) -> int:
         """Send what is due now, at most so much at once; how much that was."""
@@ -93,19 +124,66 @@ class Relay:
             if one.gives_up:
                 await self._give_up(one)
             else:
-                self._waiting.append((one.dispatch, one.card))
+                self._add(one.dispatch, one.card)
         await self._send_waiting()
         return len(due)
 
+    def _add(self, dispatch: Dispatch, card: CallCard) -> None:
+        self._waiting.add((dispatch.project, dispatch.subject), (dispatch, card))
+        while self._waiting.waiting > MOST_WAITING:
+            self._waiting.shed()
+
     async def _send_waiting(self) -> None:
         """Send what waits, many at once. What the broker does not take stays, and is tried again."""
-        while self._waiting:
-            some = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._at_once))]
+        while some := list(self._next_few()):
             sent = await asyncio.gather(*(self._is_sent(*one) for one in some))
-            if lost := [one for one, is_sent in zip(some, sent, strict=True) if not is_sent]:
-                self._waiting.extendleft(reversed(lost))
-                _log.warning("commands that wait for the broker: %d; %s", len(self._waiting), self._last_error)
+            lost = [one for one, is_sent in zip(some, sent, strict=True) if not is_sent]
+            for dispatch, card in reversed(lost):
+                line = (dispatch.project, dispatch.subject)
+                self._release(line, (dispatch.turn_id, dispatch.call_id))
+                self._waiting.add_first(line, (dispatch, card))
+            if lost:
+                _log.warning("commands that wait for the broker: %d; %s", self._waiting.waiting, self._last_error)
                 return
+
+    def _next_few(self) -> Iterator[tuple[Dispatch, CallCard]]:
+        """Those that may be sent now, the projects in turn."""
+        for _ in range(self._at_once):
+            if (taken := self._waiting.take()) is None:
+                return
+            line, one = taken
+            call = (one[0].turn_id, one[0].call_id)
+            known = self._on_their_way.setdefault(line, OrderedDict())
+            if call in known:  # sent again: it counts once
+                self._waiting.release(line)
+            known[call] = self._clock()
+            known.move_to_end(call)
+            yield one
+
+    async def _look_for_ended(self) -> None:
+        """Make room for those that wait: which of those before them have a result?"""
+        found = False
+        for line in self._waiting.projects():
+            turns = dict.fromkeys(turn_id for turn_id, _ in self._on_their_way.get(line, ()))
+            for call in await self._store.calls_with_results(list(turns), project=line[0]):
+                found = self._release(line, call) or found
+        self._refill_s = REFILL_S if found else min(self._refill_s * 2, self._poll_s)
+
+    def _forget_old(self) -> None:
+        """What was sent long ago counts no more."""
+        before = self._clock() - TRANSIT_S
+        for line, known in list(self._on_their_way.items()):
+            while known and next(iter(known.values())) < before:
+                self._release(line, next(iter(known)))
+
+    def _release(self, line: _Line, call: tuple[str, str]) -> bool:
+        known = self._on_their_way.get(line)
+        if known is None or known.pop(call, None) is None:
+            return False
+        if not known:
+            del self._on_their_way[line]
+        self._waiting.release(line)
+        return True
 
     async def _is_sent(self, dispatch: Dispatch, card: CallCard) -> bool:
         try:

@@ -11,29 +11,40 @@ the relay sends the call again, or gives it up where running it twice could do h
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import field
 
 from toolwire.bus.contract import Bus, Delivered
 from toolwire.define.service_arguments import MissingVariable, with_environment
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import canceled, unknown
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
-from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, NotFound, StoreError, StoreUnavailable
+from toolwire.errors import (
+    BusError,
+    BusUnavailable,
+    CallHeld,
+    Fenced,
+    NotFound,
+    SettingsError,
+    StoreError,
+    StoreUnavailable,
+)
 from toolwire.execute.contract import Executor
+from toolwire.fleet.fair_share import FairSlots
 from toolwire.fleet.parcels import NO_ORIGIN, Parcel, call_card, read_parcel, wakeup_message
 from toolwire.fleet.progress import progress_message
 from toolwire.hub.claimed import ClaimedJourney
 from toolwire.hub.runtime import Runtime
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.calls import Allowed, ToolResult
-from toolwire.protocol.context import CallInfo
 from toolwire.protocol.events import CallProgress, Emit, Event
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
+from toolwire.protocol.subjects import BadSubject, Subject
 from toolwire.protocol.tools import BusService, Tool
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, dataclass
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
 from toolwire.record.rows import new_id
@@ -55,11 +66,24 @@ _ACK_WAIT_S = 30.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectTools:
+    """What the calls of one project are run with. No other project's calls see any of it.
+
+    Arguments from the environment come from `environment`, which should hold no more than the tools need.
+    """
+
+    toolbox: Toolbox
+    executor: Executor | None = None
+    secrets: Secrets = NO_SECRETS
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
 class ToolWorker:
     """Serves tools at a subject, such as `cg.v1r4.*.*.cmd.tool.search`, at most `at_once` calls at the same time.
 
-    Workers with the same `durable` name share the commands. Arguments from the environment come from `environment`,
-    which should hold no more than the tools need.
+    Workers with the same `durable` name share the commands. One that serves several projects is given `slots`, which
+    it may share with others, and what each project's calls are run with, by `of_project`; that raises SettingsError.
     """
 
     def __init__(
@@ -74,26 +98,26 @@ class ToolWorker:
         secrets: Secrets = NO_SECRETS,
         environment: Mapping[str, str] | None = None,
         at_once: int = AT_ONCE,
+        slots: FairSlots | None = None,
+        of_project: Callable[[str], Awaitable[ProjectTools]] | None = None,
         renew_s: float = RENEW_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._bus = bus
-        self._toolbox = Toolbox(*tools)
-        self._tools = {tool.name: tool for tool in self._toolbox}
+        self._own = ProjectTools(Toolbox(*tools), executor, secrets, environment or {})
+        self._of_project = of_project
         self._subject = subject
         self._durable = durable
-        self._executor = executor
-        self._secrets = secrets
-        self._environment = environment or {}
-        self._at_once = at_once
+        self._slots = slots or FairSlots(at_once)
         self._renew_s = renew_s
         self._clock = clock
-        self._runtimes: dict[str, Runtime] = {}
+        self._runtimes: dict[str, tuple[ProjectTools, Runtime]] = {}
         self._telling_now: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
         self.running = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
         """Take no more commands; `run` ends when those that were taken are done, or after its drain time."""
@@ -101,39 +125,42 @@ class ToolWorker:
 
     async def run(self, drain_s: float = DRAIN_S) -> int:
         """Serve until `stop`. Gives how many calls were given up at the end of the drain time."""
-        tasks: set[asyncio.Task[None]] = set()
+        slots = self._slots
         async with self._bus.subscribe(
-            self._subject, durable=self._durable, ack_wait_s=_ACK_WAIT_S, in_flight=self._at_once
+            self._subject, durable=self._durable, ack_wait_s=_ACK_WAIT_S, in_flight=slots.capacity
         ) as commands:
-            taking = asyncio.create_task(self._take(commands.__aiter__(), tasks), name="toolwire-commands")
+            taking = asyncio.create_task(self._take(commands.__aiter__()), name="toolwire-commands")
             stopping = asyncio.create_task(self._stopping.wait(), name="toolwire-stop")
+            keeping = asyncio.create_task(slots.keep_waiting(), name="toolwire-waiting")
             self.ready.set()
             try:
                 await asyncio.wait((taking, stopping), return_when=asyncio.FIRST_COMPLETED)
                 if taking.done():
                     taking.result()
+                slots.put_back()
                 end = asyncio.get_running_loop().time() + drain_s
                 await commands.drain(drain_s)
                 # A command that was not acknowledged in time is the broker's again; its call may still be at work here.
-                if tasks:
-                    await asyncio.wait(tasks, timeout=max(end - asyncio.get_running_loop().time(), 0.0))
+                if self._tasks:
+                    await asyncio.wait(self._tasks, timeout=max(end - asyncio.get_running_loop().time(), 0.0))
             finally:
-                for task in (taking, stopping):
+                for task in (taking, stopping, keeping):
                     task.cancel()
-                left = [task for task in tasks if not task.done()]
+                left = [task for task in self._tasks if not task.done()]
                 for task in left:
                     task.cancel()
-                await asyncio.gather(taking, stopping, *left, return_exceptions=True)
+                await asyncio.gather(taking, stopping, keeping, *left, return_exceptions=True)
         return len(left)
 
-    async def _take(self, commands: object, tasks: set[asyncio.Task[None]]) -> None:
+    async def _take(self, commands: object) -> None:
         async for delivered in commands:  # type: ignore[attr-defined]
-            task = asyncio.create_task(self._handle(delivered), name="toolwire-served")
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            self._slots.submit(_project_of(delivered.message), delivered, self._handle)
 
     async def _handle(self, delivered: Delivered) -> None:
         """One command, whatever is wrong with it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         self.running += 1
         try:
             await self._serve(delivered)
@@ -151,6 +178,7 @@ class ToolWorker:
             await delivered.ack()
         finally:
             self.running -= 1
+            self._tasks.discard(task)
 
     async def _serve(self, delivered: Delivered) -> None:
         command = decode_command(delivered.message)
@@ -255,29 +283,33 @@ class ToolWorker:
 
     async def _run(self, held: CallCard, parcel: Parcel) -> ToolResult:
         try:
-            allowed, info = read_allowed(parcel.allowed, self._tools)
-            allowed, secrets = self._with_environment(allowed, parcel)
+            own = await self._of_project(held.project) if self._of_project is not None else self._own
+            allowed, info = read_allowed(parcel.allowed, {tool.name: tool for tool in own.toolbox})
+            allowed, hidden = _with_environment(allowed, parcel, own.environment)
         except BadFrame as wrong:
             return ToolResult.failed(held.call, Code.NOT_FOUND, f"{held.call.name!r} was not started: {wrong}.")
-        except MissingVariable as wrong:
+        except (MissingVariable, SettingsError) as wrong:
             return ToolResult.failed(held.call, Code.UNAVAILABLE, f"{held.call.name!r} was not started: {wrong}.")
         info = changed(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
         limits = Limits(result_chars=parcel.result_chars, envelope=parcel.envelope)
-        return await self._journey(held, allowed, info, limits, secrets, parcel).run(allowed)
+        runtime = self._runtime(held.project, own)
+        if hidden:
+            runtime = self._new_runtime(held.project, own, own.secrets.plus(hidden, len(hidden)))
+        telling = self._telling(held, parcel.subject.channel)
+        return await ClaimedJourney(runtime, held, allowed, info, limits, telling).run(allowed)
 
-    def _journey(
-        self, held: CallCard, allowed: Allowed, info: CallInfo, limits: Limits, secrets: Secrets, parcel: Parcel
-    ) -> ClaimedJourney:
-        runtime = self._runtimes.get(held.project)
-        if runtime is None or secrets is not self._secrets:
-            runtime = Runtime(
-                self._toolbox, of_project(self._store, held.project), executor=self._executor, secrets=secrets
-            )
-            if secrets is self._secrets:
-                if len(self._runtimes) >= _MOST_PROJECTS:
-                    self._runtimes.clear()
-                self._runtimes[held.project] = runtime
-        return ClaimedJourney(runtime, held, allowed, info, limits, self._telling(held, parcel.subject.channel))
+    def _runtime(self, project: str, own: ProjectTools) -> Runtime:
+        known = self._runtimes.get(project)
+        if known is not None and known[0] is own:
+            return known[1]
+        if len(self._runtimes) >= _MOST_PROJECTS:
+            self._runtimes.clear()
+        runtime = self._new_runtime(project, own, own.secrets)
+        self._runtimes[project] = own, runtime
+        return runtime
+
+    def _new_runtime(self, project: str, own: ProjectTools, secrets: Secrets) -> Runtime:
+        return Runtime(own.toolbox, of_project(self._store, project), executor=own.executor, secrets=secrets)
 
     def _telling(self, held: CallCard, channel: str) -> Emit:
         """Streams what a tool says about its call, but not more often than a person can read."""
@@ -299,18 +331,6 @@ class ToolWorker:
     async def _tell(self, message: BusMessage) -> None:
         with suppress(BusError):
             await self._bus.stream(message)
-
-    def _with_environment(self, allowed: Allowed, parcel: Parcel) -> tuple[Allowed, Secrets]:
-        """The call with the arguments that come from the environment, which are taken out of its result again."""
-        if not parcel.environment:
-            return allowed, self._secrets
-        target = BusService(str(parcel.subject), environment=parcel.environment)
-        arguments = with_environment(target, allowed.arguments, self._environment)
-        hidden = {
-            name: Secret(self._environment[name], frozenset({allowed.call.name}), anywhere=True)
-            for name in parcel.environment.values()
-        }
-        return changed(allowed, arguments=arguments), self._secrets.plus(hidden, len(hidden))
 
     async def _refuse_message(self, delivered: Delivered, refusal: Refusal) -> None:
         """Give a call its result whose command breaks a rule, if it says clearly whose it is; else only log it."""
@@ -351,3 +371,24 @@ class ToolWorker:
             await self._bus.publish(message)
         except (BusUnavailable, StoreError) as error:
             _log.info("a wakeup is lost: %s", error)
+
+
+def _project_of(message: BusMessage) -> str:
+    """Whose command it is, as its subject says; the empty name for a subject that breaks a rule."""
+    try:
+        return Subject.parse(message.subject).project
+    except BadSubject:
+        return ""
+
+
+def _with_environment(
+    allowed: Allowed, parcel: Parcel, environment: Mapping[str, str]
+) -> tuple[Allowed, Mapping[str, Secret]]:
+    """The call with the arguments that come from the environment, which are taken out of its result again."""
+    if not parcel.environment:
+        return allowed, {}
+    target = BusService(str(parcel.subject), environment=parcel.environment)
+    arguments = with_environment(target, allowed.arguments, environment)
+    names = frozenset({allowed.call.name})
+    hidden = {name: Secret(environment[name], names, anywhere=True) for name in parcel.environment.values()}
+    return changed(allowed, arguments=arguments), hidden

@@ -419,8 +419,15 @@ class DispatchStore(Protocol):
     ) -> list[DueDispatch]:
         """The dispatches to send now, the longest due first; each is due again after a pause, by how often it was sent.
 
-        Those of calls that have ended are dropped. One whose call is held is due when the lease ends.
+        Those of calls that have ended are dropped. One whose call is held is due when the lease ends. Where more are
+        due than are taken, projects take turns, so that none has to wait for all that another one sends.
         """
+        ...
+
+    async def calls_with_results(
+        self, turn_ids: Sequence[str], *, project: str | None = None
+    ) -> set[tuple[str, str]]:  # fmt: skip
+        """Which calls of these turns have a result: the ids of turn and call."""
         ...
 
 

@@ -21,6 +21,14 @@ _OF_CARD = f"SELECT {_COLUMNS} FROM dispatches WHERE card_id = ? AND project = ?
 _OF_CALL = f"SELECT {_COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
 _DUE = f"SELECT {_COLUMNS} FROM dispatches WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
 _DUE_OF_PROJECT = f"SELECT {_COLUMNS} FROM dispatches WHERE project = ? AND due <= ? ORDER BY due LIMIT ?"  # noqa: S608
+_FAIRLY = f"""
+    SELECT {_COLUMNS} FROM dispatches JOIN (
+        SELECT project AS whose, turn_id AS turn, call_id AS one,
+               row_number() OVER (PARTITION BY project ORDER BY due) AS place
+        FROM dispatches WHERE due <= ?
+    ) AS placed ON project = whose AND turn_id = turn AND call_id = one
+    ORDER BY place, due LIMIT ?
+"""  # noqa: S608
 _DROP = "DELETE FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"
 _LATER = "UPDATE dispatches SET due = ?, sent = ? WHERE project = ? AND turn_id = ? AND call_id = ?"
 
@@ -59,6 +67,8 @@ def take_due(
     """Those that are due at the time `upto`; each is put off, or dropped."""
     if project is None:
         rows = tx.connection.execute(_DUE, (upto, limit)).fetchall()
+        if 0 < limit <= len(rows):  # there may be more, and the oldest may all be of one project
+            rows = tx.connection.execute(_FAIRLY, (upto, limit)).fetchall()
     else:
         rows = tx.connection.execute(_DUE_OF_PROJECT, (column(project), upto, limit)).fetchall()
     taken, dropped, later = [], [], []

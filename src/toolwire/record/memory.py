@@ -73,6 +73,7 @@ from toolwire.record.weights import weigh_card, weigh_cards, weigh_replies
 from toolwire.wire.formats.tally import FormatTally, merged
 
 _result_of = attrgetter("result")
+_project_of = attrgetter("project")
 _shown = changing(CallCard, "token")
 T = TypeVar("T")
 _TurnKey = tuple[str, str]
@@ -469,7 +470,8 @@ class MemoryStore(ClosingStore):
     ) -> list[DueDispatch]:
         wanted = (one for one in self._dispatches.values() if one.due <= now and project in (None, one.project))
         taken = []
-        for dispatch in sorted(wanted, key=lambda one: one.due)[: max(limit, 0)]:
+        due = sorted(wanted, key=lambda one: one.due)
+        for dispatch in (due if len(due) <= limit else ready.in_turn(due, _project_of))[: max(limit, 0)]:
             key = (dispatch.project, dispatch.turn_id, dispatch.call_id)
             card, turn = self._cards.get(key[:2], _NO_CARDS).get(key[2]), self._turns.get(key[:2])
             what, until = ledger.due_call(dispatch, card, turn, self._clock(), self._is_alive)
@@ -484,6 +486,18 @@ class MemoryStore(ClosingStore):
                 seen = changed(card, epoch=dispatch.epoch, token="")
                 taken.append(DueDispatch(changed(dispatch, sent=sent), seen, what is Sending.GIVE_UP))
         return taken
+
+    async def calls_with_results(
+        self, turn_ids: Sequence[str], *, project: str | None = None
+    ) -> set[tuple[str, str]]:  # fmt: skip
+        wanted = set(turn_ids)
+        return {
+            (turn_id, call_id)
+            for (of, turn_id), cards in self._cards.items()
+            if turn_id in wanted and project in (None, of)
+            for call_id, card in cards.items()
+            if card.result is not None
+        }
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
         ended = self._threads.read(project, thread)

@@ -222,6 +222,9 @@ class ProjectStore:
     ) -> Doing[list[DueDispatch]]:
         return self.whole.take_due(now, pause, limit=limit, project=self.project)
 
+    def calls_with_results(self, turn_ids: Sequence[str], *, project: str | None = None) -> Doing[set[tuple[str, str]]]:  # noqa: ARG002 -- its own
+        return self.whole.calls_with_results(turn_ids, project=self.project)
+
     def thread(self, thread: str, *, project: str | None = None) -> Doing[tuple[Message, ...]]:  # noqa: ARG002 -- its own
         return self.whole.thread(thread, project=self.project)
 

@@ -1,7 +1,7 @@
 """The questions that can be asked of the SQLite store, each answered from one consistent view."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple
@@ -291,6 +291,17 @@ def ready_turns(
     found = [seq for seq, of, turn_id, waits in waiting if ready.is_ready(of, turn_id, waits, now, come)]
     given = (_maybe(project), dead, orjson.dumps(found[: max(limit, 0)]).decode())
     return [_summary(*row) for row in connection.execute(_NUMBERED_TURNS.of(project), given)]
+
+
+def calls_with_results(
+    connection: sqlite3.Connection, turn_ids: Sequence[str], project: str | None
+) -> set[tuple[str, str]]:  # fmt: skip
+    """The calls of these turns that have a result."""
+    found: set[tuple[str, str]] = set()
+    for some in ready.batches([column(turn_id) for turn_id in turn_ids]):
+        given = (_maybe(project), orjson.dumps(some).decode())
+        found.update((row[1], row[2]) for row in connection.execute(_WITH_RESULTS.of(project), given))
+    return found
 
 
 def _come(

@@ -4,7 +4,8 @@ One thing is enough, but of results that other processes bring all that are miss
 the whole step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from toolwire.protocol.values import dataclass
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
@@ -13,6 +14,7 @@ MOST_WAITING = 10_000
 """So many waiting turns are looked at, the oldest first."""
 
 _AT_ONCE = 500
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +52,19 @@ def _is_back(project: str, turn_id: str, wait: ForResult, now: float, come: Know
 def batches(ids: Sequence[str]) -> list[Sequence[str]]:
     """Ids to ask for, so many at once."""
     return [ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE)]
+
+
+def in_turn(items: Iterable[T], project_of: Callable[[T], str], running: Mapping[str, int] | None = None) -> list[T]:
+    """The items in the order in which their projects come: first of each, then second of each, and so on.
+
+    A project that has so many `running` already comes that much later. Of one project the order stays.
+    """
+    places: dict[str, int] = dict(running or {})
+    placed = []
+    for item in items:
+        project = project_of(item)
+        place = places.get(project, 0)
+        places[project] = place + 1
+        placed.append((place, item))
+    placed.sort(key=lambda one: one[0])
+    return [item for _, item in placed]

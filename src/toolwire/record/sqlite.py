@@ -405,6 +405,11 @@ class SqliteStore(ClosingStore):
         )
         return await self._writer.write(change)
 
+    async def calls_with_results(
+        self, turn_ids: Sequence[str], *, project: str | None = None
+    ) -> set[tuple[str, str]]:  # fmt: skip
+        return await self._reader.read(reads.calls_with_results, list(turn_ids), project)
+
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
         return (await self._reader.read(self._threads.read, project, thread, self._owners.alive_on)).said
 

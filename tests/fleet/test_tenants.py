@@ -1,0 +1,168 @@
+"""Many projects on one fleet: one that has much to do delays no other, and nothing of one reaches another."""
+
+import asyncio
+from typing import Any
+
+from tests.fleet.conftest import Fleet
+from toolwire import Tier, tool
+from toolwire.fleet.fair_share import FairQueue, FairSlots, share_of
+from toolwire.fleet.relay import Relay
+from toolwire.protocol.bus import BusMessage
+from toolwire.record.projects import of_project
+from toolwire.record.ready import in_turn
+from toolwire.testing import call
+
+FLOOD, OTHERS = 30, 5
+
+
+def test_projects_take_turns_whatever_came_first() -> None:
+    queue: FairQueue[str, int] = FairQueue(at_once=1)
+    for number in range(3):
+        queue.add("flood", number)
+    queue.add("late", 10)
+    queue.add("later", 20)
+
+    taken = []
+    while (one := queue.take()) is not None:
+        taken.append(one)
+        queue.release(one[0])
+
+    assert taken == [("flood", 0), ("late", 10), ("later", 20), ("flood", 1), ("flood", 2)]
+
+
+def test_a_project_never_has_all_slots() -> None:
+    queue: FairQueue[str, int] = FairQueue(at_once=4, per_project=share_of(4))
+    for number in range(10):
+        queue.add("flood", number)
+    assert [queue.take() for _ in range(4)] == [("flood", 0), ("flood", 1), ("flood", 2), None]
+    queue.add("late", 10)
+    assert queue.take() == ("late", 10)
+    assert queue.take() is None
+    queue.release("flood")
+    assert queue.take() == ("flood", 3)
+
+
+def test_what_is_too_much_is_the_newest_of_the_longest_queue() -> None:
+    queue: FairQueue[str, int] = FairQueue(at_once=1)
+    for project, number in (("a", 1), ("b", 2), ("b", 3), ("b", 4), ("c", 5)):
+        queue.add(project, number)
+
+    assert (queue.shed(), queue.waiting) == (4, 4)
+    assert queue.clear() == [1, 2, 3, 5]
+    assert (queue.take(), queue.waiting) == (None, 0)
+
+
+def test_a_project_that_runs_much_already_comes_later() -> None:
+    items = ["a1", "a2", "b1", "a3", "c1", "c2"]
+    assert in_turn(items, lambda one: one[0]) == ["a1", "b1", "c1", "a2", "c2", "a3"]
+    assert in_turn(items, lambda one: one[0], {"a": 1, "c": 2}) == ["b1", "a1", "a2", "c1", "a3", "c2"]
+
+
+class _Message:
+    """A message from the bus of which is written down what becomes of it."""
+
+    attempt = 1
+
+    def __init__(self, project: str, ends: asyncio.Event) -> None:
+        self.message = BusMessage(f"cg.v1r4.{project}.public.cmd.tool.notes", b"")
+        self.ends = ends
+        self.put_back = False
+
+    async def ack(self) -> None: ...
+
+    async def progress(self) -> None: ...
+
+    async def nak(self, delay_s: float = 0.0) -> None:
+        self.put_back = True
+
+
+async def test_a_worker_puts_back_what_it_has_no_room_for_of_the_project_with_most() -> None:
+    ends = asyncio.Event()
+    slots = FairSlots(2, 1, waiting=2)
+    flood = [_Message("flood", ends) for _ in range(10)]
+    late = _Message("late", ends)
+    ran: list[Any] = []
+
+    async def work(one: Any) -> None:
+        ran.append(one)
+        await ends.wait()
+
+    for one in flood:
+        slots.submit("flood", one, work)
+    slots.submit("late", late, work)
+    await asyncio.sleep(0)
+    assert ran == [flood[0], late]
+    await asyncio.sleep(0)
+    assert [one.put_back for one in flood] == [False] * 5 + [True] * 5
+    slots.put_back()
+    ends.set()
+    while slots.tasks:
+        await asyncio.gather(*slots.tasks)
+    assert (ran, slots.running) == ([flood[0], late], 0)
+
+
+async def flooded(fleet: Fleet, near: Any) -> tuple[Any, str, list[str]]:
+    """Calls of one project on record, and after them one of each of some others, for workers of this test alone."""
+    store = await fleet.store()
+    fleet.target = f"notes-{fleet.project}"
+    tools = [fleet.far(near)]
+    flood = fleet.project
+    step = [call("note", words=f"{flood} {number}") for number in range(FLOOD)]
+    await fleet.sent(fleet.agent(store, tools, step))
+    others = [f"{flood}-other{number}" for number in range(OTHERS)]
+    for other in others:
+        fleet.project = other
+        await fleet.sent(fleet.agent(store, tools, call("note", words=f"{other} 0")))
+    fleet.project = flood
+    return store, flood, others
+
+
+async def test_a_project_that_floods_delays_no_other_by_more_than_a_round(fleet: Fleet) -> None:
+    """All calls are on the bus before the first one runs: the flood first, the others behind it."""
+    begun: list[str] = []
+
+    @tool(tier=Tier.WALK)
+    async def note(words: str) -> str:
+        """Write words down."""
+        begun.append(words.split(" ")[0])
+        await asyncio.sleep(0)
+        return words
+
+    store, flood, others = await flooded(fleet, note)
+    relay = Relay(store, fleet.bus, at_once=FLOOD + OTHERS)
+    assert await relay.send_due() == FLOOD + OTHERS
+    await fleet.shared_worker([note], slots=FairSlots(4, 2, waiting=100), holds=FLOOD + OTHERS)
+
+    async def ended() -> bool:
+        return len(begun) == FLOOD + OTHERS
+
+    await fleet.until(ended)
+    last = max(begun.index(other) for other in others)
+    assert begun[: last + 1].count(flood) <= OTHERS + 4
+
+
+async def test_a_relay_keeps_a_flood_in_the_store_and_sends_it_as_results_come(fleet: Fleet) -> None:
+    store, flood, others = await flooded(fleet, fleet.tool())
+    sent: list[str] = []
+
+    class Counting:
+        async def publish(self, message: BusMessage, *, dedupe_id: str = "") -> bool:
+            sent.append(message.subject.split(".")[2])
+            return await fleet.bus.publish(message, dedupe_id=dedupe_id)
+
+    relay = Relay(store, Counting(), at_once=8, window=3, poll_s=600)  # type: ignore[arg-type]
+    relaying = fleet.spawn(relay.run())
+
+    async def all_others() -> bool:
+        return set(others) <= set(sent)
+
+    await fleet.until(all_others)
+    assert sent.count(flood) == 3
+    await fleet.shared_worker([fleet.tool()])
+
+    async def ended() -> bool:
+        return len(fleet.noted) == FLOOD + OTHERS
+
+    await fleet.until(ended)
+    assert (sorted(sent), relaying.done()) == (sorted([flood] * FLOOD + others), False)
+    assert len(await of_project(store, flood).calls(limit=100)) == FLOOD
