@@ -18,6 +18,7 @@ help: ## list the verbs
 ENGINES = bwrap:bubblewrap firejail:firejail podman:podman runc:runc git:git perl:perl-base
 BROWSER = chromium:chromium unshare:util-linux python3:python3-minimal
 SSHD = sshd:openssh-server
+MQTT = mosquitto:mosquitto
 
 define install_missing
 	@missing=; for pair in $(2); do \
@@ -53,7 +54,7 @@ node-example: install
 	|| echo "The packages of the example in Node could not be installed."
 
 programs:
-	$(call install_missing,programs of tools and tests,$(ENGINES) $(BROWSER) $(SSHD))
+	$(call install_missing,programs of tools and tests,$(ENGINES) $(BROWSER) $(SSHD) $(MQTT))
 
 # Python's packages and Debian's come from different places, and neither waits for the other.
 setup: ## install everything the other verbs need

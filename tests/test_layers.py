@@ -17,6 +17,7 @@ WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
 ADAPTERS = {"execute", "record", "models", "bus"}
 HUB = {"hub", "agent", "settings", "toolbox", "testing"}
 FLEET = {"fleet"}
+EDGE = {"edge"}
 TELEMETRY = {"telemetry"}
 ASSEMBLY = {"assemble"}
 
@@ -33,8 +34,9 @@ MAY_IMPORT = {
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
     "telemetry": NOUNS | SHAPES | ADAPTERS | TELEMETRY,
     "fleet": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET,
-    "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | TELEMETRY | ASSEMBLY,
-    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | TELEMETRY | ASSEMBLY | {"gateway"},
+    "edge": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | EDGE,
+    "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | EDGE | TELEMETRY | ASSEMBLY,
+    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | EDGE | TELEMETRY | ASSEMBLY | {"gateway"},
     "conformance": NOUNS | SHAPES | {"bus", "conformance"},
     "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
     "cli": NOUNS
@@ -44,6 +46,7 @@ MAY_IMPORT = {
     | ADAPTERS
     | HUB
     | FLEET
+    | EDGE
     | TELEMETRY
     | ASSEMBLY
     | {"cli", "gateway", "conformance"},
