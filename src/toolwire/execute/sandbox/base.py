@@ -71,15 +71,10 @@ class NamespaceCache:
             for name, numbers in _NODES.items():
                 os.mknod(name, stat.S_IFCHR, os.makedev(*numbers), dir_fd=devices)
                 os.chmod(name, 0o666, dir_fd=devices)  # noqa: S103 - as these devices are everywhere
-            made = enter_namespace(_mounting(base, devices, programs), (base, devices), "mnt")
-        try:
-            # For a process in a chroot, entering leads to another root.
-            again = LaunchPlan().call("setns", made, NEW_MOUNT_NAMESPACE).enter(BASE + self.programs[0])
-            os.close(enter_namespace(again, (made,), "mnt"))
-        except OSError:
-            os.close(made)
-            raise
-        return made
+            plan = _mounting(base, devices, programs)
+            # A process in a chroot finds another root when it enters the namespace, and the base is not there.
+            plan.return_to_namespace().enter(BASE + self.programs[0])
+            return enter_namespace(plan, (base, devices), "mnt")
 
 
 def _mounting(base: int, devices: int, programs: tuple[str, ...]) -> LaunchPlan:

@@ -54,8 +54,15 @@ while (@fields > 1) {
         failed("unshare") if syscall(0 + $given[0], 0x00020000) < 0;
         chdir($root) or failed("return");
         chroot(".") or failed("chroot");
+    } elsif ($kind eq "return_to_namespace") {
+        open(my $namespace, "<", "/proc/self/ns/mnt") or failed("open the namespace");
+        failed("setns") if syscall(0 + $given[0], fileno($namespace), 0x00020000) < 0;
     } elsif ($kind eq "enter") {
         chdir($given[0]) or failed("enter $given[0]");
+    } elsif ($kind eq "wait") {
+        syswrite($told, "ready\n");
+        sysread(STDIN, my $nothing, 1);    # until the process that holds the other end is done, or dead
+        exit 0;
     } elsif ($kind eq "exec") {
         syswrite($told, "ready\n");
         exec { $given[0] } @given;

@@ -14,7 +14,7 @@ def enter_namespace(plan: LaunchPlan, fds: Sequence[int], kind: str, use: Callab
         status, told = held.pipe()
         os.set_blocking(status, True)
         held.keep(status)
-        steps = held.keep(plan.exec(("/bin/cat",)).memory())
+        steps = held.keep(plan.wait().memory())
         given = (steps, told, *fds)
         process = spawn(helper(steps, told), given, subprocess.PIPE, subprocess.DEVNULL, subprocess.DEVNULL)
         try:

@@ -72,6 +72,10 @@ class LaunchPlan:
         self.call("prctl", _AMBIENT, _CLEAR_ALL, 0, 0, 0)
         return self.call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
 
+    def return_to_namespace(self) -> "LaunchPlan":
+        """Enter the process's own mount namespace once more: what lies at `/` then is what others find who enter it."""
+        return self._step("return_to_namespace", str(number("setns", machine())))
+
     def no_new_privileges(self) -> "LaunchPlan":
         return self.call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
@@ -94,6 +98,10 @@ class LaunchPlan:
     def become(self, argv: Iterable[str]) -> "LaunchPlan":
         """Become a launcher, which needs the descriptors that were passed."""
         return self._step("exec", *argv)
+
+    def wait(self) -> "LaunchPlan":
+        """Stay until standard input ends."""
+        return self._step("wait")
 
     def _step(self, *fields: str) -> "LaunchPlan":
         if "\0" in "".join(fields):
