@@ -13,7 +13,9 @@ from toolwire.assemble.turn_runner import FIRST_PAUSE_S, RanTurn, TurnRunner
 from toolwire.errors import StoreError, Suspended
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Turn
+from toolwire.protocol.waits import Until
 from toolwire.record.contract import Store
+from toolwire.record.projects import of_project
 from toolwire.testing import FrozenClock, ScriptedModel, call
 
 BOUND_S = 30
@@ -229,3 +231,33 @@ async def test_a_turn_that_does_not_say_that_it_is_ready_runs_when_it_is_request
 
     assert [(ran.turn_id, ran.state) for ran in doors.ran] == [(waits.turn_id, "waiting")]
     assert doors.opened == []
+
+
+async def test_a_runner_of_all_projects_lets_them_take_turns(doors: Doors) -> None:
+    """Turns of two projects have the same ids; the project that has most does not run them all before the others."""
+    for project, number in (("flood", 5), ("late", 2), ("later", 1)):
+        for place in range(number):
+            turn = Turn(f"turn-{place}", project, "agent", waits=(Until(0.0),))
+            await doors.store.begin(turn)
+            await doors.store.release(turn)
+    begun: list[tuple[str, str]] = []
+    open_now: list[str] = []
+    most = 0
+
+    @asynccontextmanager
+    async def again(turn: Turn) -> AsyncIterator[Agent]:
+        nonlocal most
+        begun.append((turn.project, turn.id))
+        open_now.append(turn.project)
+        most = max(most, open_now.count("flood"))
+        view = of_project(doors.store, turn.project)
+        yield Agent(ScriptedModel("Done."), Toolbox(), store=view, project=turn.project, grant=GRANT, suspends=True)
+        open_now.remove(turn.project)
+
+    runner = TurnRunner(doors.store, again, at_once=2, per_project=1, tell=doors.ran.append)
+    await runner.run_until_idle()
+
+    assert sorted(begun[:3]) == [("flood", "turn-0"), ("late", "turn-0"), ("later", "turn-0")]
+    assert (len(begun), len(set(begun)), most) == (8, 8, 1)
+    assert sorted((ran.project, ran.turn_id) for ran in doors.ran) == sorted(begun)
+    assert all(ran.state == "ended" for ran in doors.ran)

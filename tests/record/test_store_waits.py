@@ -1,6 +1,9 @@
 """What turns wait for, in every store: kept with the turn, and found once it has come."""
 
+import asyncio
+import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +13,13 @@ from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.projects import of_project
+from toolwire.record.ready import MOST_AT_ONCE
+from toolwire.record.sqlite import SqliteStore
 
 from .samples import a_call, a_card, a_turn, success
 
 FAR = 9_999_999_999.0
+NUMBERS = itertools.count()
 
 
 async def waiting(store: Store, turn_id: str, *waits: Wait, project: str = "default") -> Turn:
@@ -123,3 +129,25 @@ async def test_a_project_sees_only_its_own_waiting_turns(store: Store) -> None:
     await waiting(store, "theirs", Until(0.0), project="rival")
 
     assert await ready(of_project(store, "house")) == ["ours"]
+
+
+async def test_projects_take_turns_where_many_turns_can_go_on(store: Store) -> None:
+    for number in range(3):
+        await waiting(store, f"flood-{number}", Until(0.0), project="flood")
+    await waiting(store, "late-0", Until(0.0), project="late")
+    await waiting(store, "late-1", Until(0.0), project="late")
+
+    assert await ready(store) == ["flood-0", "late-0", "flood-1", "late-1", "flood-2"]
+    assert [turn.id for turn in await store.ready_turns(100.0, limit=2)] == ["flood-0", "late-0"]
+    assert [turn.id for turn in await store.ready_turns(100.0, limit=2, project="flood")] == ["flood-0", "flood-1"]
+
+
+async def test_a_turn_can_go_on_however_many_older_ones_still_wait(tmp_path: Path) -> None:
+    async with await SqliteStore.at(tmp_path / "home") as store:
+        for _ in range(3):
+            many = (waiting(store, f"flood-{next(NUMBERS)}", Until(FAR)) for _ in range(MOST_AT_ONCE // 2))
+            await asyncio.gather(*many)
+        await waiting(store, "late", Until(0.0))
+
+        assert await ready(store) == ["late"]
+        assert [turn.id for turn in await store.ready_turns(100.0, project="default")] == ["late"]

@@ -8,8 +8,11 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
+from operator import itemgetter
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import Fenced, NotFound, Suspended, ToolwireError
@@ -18,12 +21,20 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
+from toolwire.record.projects import DEFAULT, ProjectStore, of_project
+from toolwire.record.ready import in_turn
 
 OpenAgent = Callable[[Turn], AbstractAsyncContextManager[Agent]]
 """Makes the agent that goes on with a turn."""
 
+_Key = tuple[str, str]
+"""A project, and the id that one of its turns has there."""
+
 AT_ONCE = 4
 POLL_S = 1.0
+_MORE_PROJECTS = 100
+"""So many more ready turns are looked at than there is room for, where they are of many projects."""
+
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 SWEEP_S = 30.0
 """How often calls are looked for that run on their own and have lost their process."""
@@ -40,6 +51,7 @@ class RanTurn:
     result: ToolResult | None = None
     waits: Suspended | None = None
     error: str = ""
+    project: str = DEFAULT
 
     @property
     def state(self) -> str:
@@ -51,6 +63,9 @@ class RanTurn:
 class TurnRunner:
     """Resumes the ready turns of a store, at most `at_once` at the same time.
 
+    Given a whole store and not a project's view, it runs the turns of all projects: they take turns, and none has more
+    than `per_project` at the same time.
+
     A turn that cannot be resumed now (its tool is missing, its model does not answer) stays as it is and is tried again
     after a pause, which grows.
     """
@@ -61,6 +76,7 @@ class TurnRunner:
         open_agent: OpenAgent,
         *,
         at_once: int = AT_ONCE,
+        per_project: int | None = None,
         poll_s: float = POLL_S,
         tell: Callable[[RanTurn], None] | None = None,
         clock: Callable[[], float] = time.time,
@@ -69,14 +85,19 @@ class TurnRunner:
         self._store = store
         self._open_agent = open_agent
         self._at_once = at_once
+        self._per_project = per_project or at_once
+        self._serves_all = not isinstance(store, ProjectStore)
+        self._project = store.project if isinstance(store, ProjectStore) else DEFAULT
+        self._served: dict[str, int] = {}
+        self._number = 0
         self._poll_s = poll_s
         self._tell = tell
         self._clock = clock
         self._monotonic = monotonic
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._pauses: dict[str, tuple[float, float]] = {}
-        self._requested: dict[str, None] = {}
-        self._barred: set[str] = set()
+        self._running: dict[_Key, asyncio.Task[None]] = {}
+        self._pauses: dict[_Key, tuple[float, float]] = {}
+        self._requested: dict[_Key, None] = {}
+        self._barred: set[_Key] = set()
         self._woken = asyncio.Event()
         self._swept_at = -math.inf
 
@@ -86,22 +107,24 @@ class TurnRunner:
 
     def request(self, turn_id: str) -> None:
         """Take this turn up as soon as there is room, even if it does not say that it is ready."""
-        self._pauses.pop(turn_id, None)
-        self._requested[turn_id] = None
+        key = (self._project, turn_id)
+        self._pauses.pop(key, None)
+        self._requested[key] = None
         self._woken.set()
 
     @asynccontextmanager
     async def without(self, turn_id: str) -> AsyncIterator[None]:
         """Interrupt this turn if it runs here, and leave it alone inside the block."""
-        self._barred.add(turn_id)
-        self._requested.pop(turn_id, None)
+        key = (self._project, turn_id)
+        self._barred.add(key)
+        self._requested.pop(key, None)
         try:
-            if (task := self._running.get(turn_id)) is not None:
+            if (task := self._running.get(key)) is not None:
                 task.cancel()
                 await asyncio.wait((task,))
             yield
         finally:
-            self._barred.discard(turn_id)
+            self._barred.discard(key)
 
     async def run_until_idle(self) -> None:
         """Run everything that is ready, and what becomes ready by that; give up on a turn that fails."""
@@ -142,41 +165,48 @@ class TurnRunner:
         if (now := self._monotonic()) - self._swept_at >= SWEEP_S:
             self._swept_at = now
             await settle_detached(self._store, self._clock())
-        limit = room + len(self._running) + len(self._pauses)
-        ready = [turn.id for turn in await self._store.ready_turns(self._clock(), limit=limit)]
-        for turn_id in (*self._requested, *ready):
-            if room > 0 and self._may_run(turn_id):
-                self._requested.pop(turn_id, None)
-                self._running[turn_id] = asyncio.create_task(self._run(turn_id), name="toolwire-runner")
+        limit = room + len(self._running) + len(self._pauses) + (_MORE_PROJECTS if self._serves_all else 0)
+        ready = [(turn.project, turn.id) for turn in await self._store.ready_turns(self._clock(), limit=limit)]
+        running = Counter(project for project, _ in self._running)
+        # Those come first whose project was served longest ago: one that always has an old turn is not always first.
+        found = sorted((*self._requested, *ready), key=lambda key: self._served.get(key[0], 0))
+        for key in in_turn(found, itemgetter(0), running):
+            if room > 0 and running[key[0]] < self._per_project and self._may_run(key):
+                self._requested.pop(key, None)
+                self._running[key] = asyncio.create_task(self._run(key), name="toolwire-runner")
+                running[key[0]] += 1
+                self._number += 1
+                self._served[key[0]] = self._number
                 room, taken = room - 1, True
         return taken
 
-    def _may_run(self, turn_id: str) -> bool:
-        until, _ = self._pauses.get(turn_id, (0.0, 0.0))
-        return turn_id not in self._running and turn_id not in self._barred and self._monotonic() >= until
+    def _may_run(self, key: _Key) -> bool:
+        until, _ = self._pauses.get(key, (0.0, 0.0))
+        return key not in self._running and key not in self._barred and self._monotonic() >= until
 
-    async def _run(self, turn_id: str) -> None:
+    async def _run(self, key: _Key) -> None:
         try:
-            ran = await self._resumed(turn_id)
+            ran = replace(await self._resumed(key), project=key[0])
         except (Fenced, NotFound):  # another runner was faster, or the turn is gone
             ran = None
         finally:
-            self._running.pop(turn_id, None)
+            self._running.pop(key, None)
             self._woken.set()
         if ran is None:
             return
         if ran.error:
-            _, pause_s = self._pauses.get(turn_id, (0.0, FIRST_PAUSE_S / 2))
+            _, pause_s = self._pauses.get(key, (0.0, FIRST_PAUSE_S / 2))
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            self._pauses[turn_id] = (self._monotonic() + pause_s, pause_s)
+            self._pauses[key] = (self._monotonic() + pause_s, pause_s)
         else:
-            self._pauses.pop(turn_id, None)
+            self._pauses.pop(key, None)
         if self._tell is not None:
             self._tell(ran)
 
-    async def _resumed(self, turn_id: str) -> RanTurn:
+    async def _resumed(self, key: _Key) -> RanTurn:
+        project, turn_id = key
         try:
-            opening = (await self._store.turn(turn_id)).opening
+            opening = (await of_project(self._store, project).turn(turn_id)).opening
             async with self._open_agent(opening) as agent:
                 if opening.kind is TurnKind.CALL:
                     return RanTurn(turn_id, result=await agent.resume_call(turn_id))

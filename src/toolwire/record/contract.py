@@ -264,7 +264,8 @@ class TurnStore(Protocol):
     async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
         """Turns that no living process runs and that can go on, the oldest first: those have waited longest.
 
-        See `ready.py` for what that means.
+        Projects take turns: the oldest of each comes first, then the second of each, and so on. See `ready.py` for
+        what that means.
         """
         ...
 

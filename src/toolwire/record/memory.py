@@ -420,12 +420,12 @@ class MemoryStore(ClosingStore):
     async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
         come = ready.KnownOutcomes(self._is_decided, self._is_over, partial(self._is_back, now))
         waiting = (kept for kept in self._open.values() if kept.opening.waits and not self._is_run(kept))
-        found = (
+        found = [
             kept
-            for kept in islice(waiting, ready.MOST_WAITING)
+            for kept in waiting
             if project in (None, kept.opening.project) and ready.is_ready(*_key_of(kept), kept.opening.waits, now, come)
-        )
-        return [self._summary(kept) for kept in islice(found, max(limit, 0))]
+        ]
+        return [self._summary(kept) for kept in ready.in_turn(found, lambda one: one.opening.project)[: max(limit, 0)]]
 
     def _is_decided(self, project: str, approval_id: str) -> bool:
         card = self._approvals.get(approval_id, project)

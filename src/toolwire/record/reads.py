@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -98,7 +99,8 @@ _WANTED = {
 }
 _TURNS_IN = {state: _scoped(_SUMMARIES.format(wanted=wanted)) for state, wanted in _WANTED.items()}
 _WAITING = _scoped(f"""
-    SELECT seq, project, id, waits FROM turns WHERE seq IN ({_WANTED["waiting"]}) ORDER BY seq LIMIT ?3
+    SELECT seq, project, id, waits FROM turns WHERE seq IN ({_WANTED["waiting"]}) AND seq > ?4
+    ORDER BY seq LIMIT ?3
 """)  # noqa: S608
 _NUMBERED_TURNS = _scoped(f"""
     {_SUMMARY} FROM turns WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?3)) AND project = ?1 ORDER BY seq
@@ -283,14 +285,23 @@ def ready_turns(
     asked: ApprovalClock,
     project: str | None = None,
 ) -> list[TurnSummary]:
-    """Waiting turns that can go on, the oldest first: a few questions, however many turns wait."""
+    """Waiting turns that can go on, the oldest of each project first: a few questions for thousands that wait."""
     dead = _dead_owners(connection, project, alive_on)
-    rows = connection.execute(_WAITING.of(project), (_maybe(project), dead, ready.MOST_WAITING)).fetchall()
-    waiting = [(seq, of, turn_id, read_waits(waits)) for seq, of, turn_id, waits in rows]
-    come = _come(connection, waiting, asked, project, partial(_is_stranded, connection, now, alive_on(connection)))
-    found = [seq for seq, of, turn_id, waits in waiting if ready.is_ready(of, turn_id, waits, now, come)]
-    given = (_maybe(project), dead, orjson.dumps(found[: max(limit, 0)]).decode())
-    return [_summary(*row) for row in connection.execute(_NUMBERED_TURNS.of(project), given)]
+    is_stranded = partial(_is_stranded, connection, now, alive_on(connection))
+    found: list[tuple[int, str, str]] = []
+    last: int | None = 0
+    while last is not None and (project is None or len(found) < limit):
+        given = (_maybe(project), dead, ready.MOST_AT_ONCE, last)
+        rows = connection.execute(_WAITING.of(project), given).fetchall()
+        waiting = [(seq, of, turn_id, read_waits(waits)) for seq, of, turn_id, waits in rows]
+        come = _come(connection, waiting, asked, project, is_stranded)
+        found += [(seq, of, id_) for seq, of, id_, waits in waiting if ready.is_ready(of, id_, waits, now, come)]
+        last = rows[-1][0] if len(rows) == ready.MOST_AT_ONCE else None
+    chosen = ready.in_turn(found, itemgetter(1))[: max(limit, 0)]
+    wanted = (_maybe(project), dead, orjson.dumps([seq for seq, _, _ in chosen]).decode())
+    summaries = [_summary(*row) for row in connection.execute(_NUMBERED_TURNS.of(project), wanted)]
+    places = {(of, turn_id): place for place, (_, of, turn_id) in enumerate(chosen)}
+    return sorted(summaries, key=lambda one: places.get((one.project, one.id), 0))
 
 
 def calls_with_results(

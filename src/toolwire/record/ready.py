@@ -10,8 +10,8 @@ from typing import TypeVar
 from toolwire.protocol.values import dataclass
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
 
-MOST_WAITING = 10_000
-"""So many waiting turns are looked at, the oldest first."""
+MOST_AT_ONCE = 2_000
+"""So many waiting turns are looked at in one piece, the oldest first."""
 
 _AT_ONCE = 500
 T = TypeVar("T")
