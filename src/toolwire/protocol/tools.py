@@ -101,9 +101,13 @@ class Service:
 @quick
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A tool that lives on a device, known by its name."""
+    """A tool that lives on a device, known by its name; "" is any device that offers it.
+
+    There it has the name `tool`, where that is another one than it is offered under.
+    """
 
     device: str
+    tool: str = ""
 
 
 @quick

@@ -8,11 +8,19 @@ from typing import Any, Literal, get_args, get_origin
 
 from toolwire.protocol.values import dataclass
 from toolwire.settings.choices import OneOf
-from toolwire.settings.schema import AgentSettings, BusServiceSettings, Profile, ServiceSettings, Settings
+from toolwire.settings.schema import (
+    AgentSettings,
+    BusServiceSettings,
+    DeviceSettings,
+    Profile,
+    ServiceSettings,
+    Settings,
+)
 from toolwire.settings.sections import AfterValidator, FieldKind, Section, SettingField
 
 NAMED: Mapping[str, type[Section]] = {
     "profiles": Profile, "agents": AgentSettings, "services": ServiceSettings, "bus_services": BusServiceSettings,
+    "devices": DeviceSettings,
 }  # fmt: skip
 """Sections of which there are several, each by a name of the user's choosing."""
 

@@ -121,6 +121,29 @@ def _broker_url(url: str) -> str:
     return url
 
 
+def _device_broker_url(url: str | None) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"mqtt", "mqtts", "nats", "tls"} or not parts.hostname or parts.path.strip("/"):
+        raise ValueError("must be the address of a broker, such as mqtt://127.0.0.1:1883 or nats://127.0.0.1:4222")
+    if "@" in parts.netloc:
+        raise ValueError("must not contain a user name or password; set edge.user and edge.token_env")
+    return url
+
+
+def _topic_prefix(prefix: str) -> str:
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,7}", prefix):
+        raise ValueError("must be 1 to 8 words of letters, digits, '_' or '-', joined by '/'")
+    return prefix
+
+
+def _public_key(line: str | None) -> str | None:
+    if line is not None and not re.fullmatch(r"ed25519 [A-Za-z0-9+/]{43}=", line.strip()):
+        raise ValueError("must be a public key, written as 'ed25519 BASE64'")
+    return line
+
+
 def _stream_name(name: str) -> str:
     if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
         raise ValueError("must be 1 to 64 letters, digits, '_' or '-'")
@@ -541,6 +564,59 @@ class BusSettings(Section):
     event_stream: StreamName = Field(default="cg_evt_v1r4", description="Name of the stream of events.")
 
 
+class EdgeSettings(Section):
+    """Where agents on devices are reached, and how their calls are sent."""
+
+    url: Annotated[str | None, AfterValidator(_device_broker_url)] = Field(
+        default=None,
+        description="Broker of the devices: mqtt://host, mqtts://host, or nats://host and tls://host where its server "
+        "speaks MQTT with them. Unset, there are none.",
+    )
+    prefix: Annotated[str, AfterValidator(_topic_prefix)] = Field(
+        default="evoclaw", description="How their topics begin: PREFIX/agents/NAME/commands."
+    )
+    user: str | None = Field(default=None, min_length=1, description="User name at the broker.")
+    token_env: Annotated[str | None, AfterValidator(_variable)] = Field(
+        default=None, description="Name of the variable that holds the user's password."
+    )
+    ca: str | None = Field(
+        default=None, min_length=1, description="File with the authorities that sign the broker's certificate."
+    )
+    cert: str | None = Field(default=None, min_length=1, description="File with the certificate that is shown to it.")
+    key: str | None = Field(default=None, min_length=1, description="File with the private key of that certificate.")
+    signing_key: str | None = Field(
+        default=None, min_length=1, description="File with the private key that signs commands; devices know it."
+    )
+    devices: Words = Field(default=("*",), description="Names of the devices whose tools are offered; `*` fits any.")
+    offline: Literal["fail", "queue"] = Field(
+        default="fail", description="What a call does whose device is not there: fail at once, or wait for it."
+    )
+    queue_s: float = Field(
+        default=300.0, gt=0, le=86_400, allow_inf_nan=False, description="Seconds for which it waits, with `queue`."
+    )
+    margin_s: float = Field(
+        default=5.0, gt=0, le=600, allow_inf_nan=False,
+        description="Seconds beyond a tool's own time that its device has to report.",
+    )  # fmt: skip
+    wait_s: float = Field(
+        default=2.0, gt=0, le=60, allow_inf_nan=False,
+        description="Seconds that a process waits at its start to learn which devices there are.",
+    )  # fmt: skip
+
+
+class DeviceSettings(Section):
+    """What holds for the tools of one device, whatever it says about them itself."""
+
+    tools: Words = Field(default=("*",), description="Names of its tools that are offered; `*` fits any.")
+    tier: Literal["crawl", "walk", "run"] = Field(default="crawl", description="The lowest tier that they ask for.")
+    permissions: Words = Field(default=(), description="Permissions that each of their calls needs.")
+    confirm: bool = Field(default=False, description="Whether each of their calls needs approval.")
+    untrusted: bool = Field(default=False, description="Whether their results are untrusted content.")
+    key: Annotated[str | None, AfterValidator(_public_key)] = Field(
+        default=None, description="Its public key, as `ed25519 BASE64`; then only what it has signed counts."
+    )
+
+
 class RetentionSettings(Section):
     turns_days: Annotated[float | None, Unlimited] = Field(
         default=None,
@@ -728,6 +804,8 @@ class Settings(Section):
     registry: RegistrySettings = RegistrySettings()
     store: StoreSettings = StoreSettings()
     bus: BusSettings = BusSettings()
+    edge: EdgeSettings = EdgeSettings()
+    devices: dict[str, DeviceSettings] = Field(default_factory=dict)
     retention: RetentionSettings = RetentionSettings()
     budget: BudgetSettings = BudgetSettings()
     approval: ApprovalSettings = ApprovalSettings()

@@ -1,0 +1,272 @@
+"""Runs calls on devices, as any executor does.
+
+The call is claimed and closed by the hub of this process. If that dies, the turn goes on elsewhere and sends the call
+again, under the same record: the device then repeats its report, or says that it does not know how far it came.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+
+from toolwire.define.canonical import digest
+from toolwire.define.nearest import nearest
+from toolwire.edge.orchestrator.client import DeviceClient, PendingCall
+from toolwire.edge.orchestrator.offered import ADDRESSEE
+from toolwire.edge.orchestrator.presence import Device, Presence
+from toolwire.edge.orchestrator.routing import choose
+from toolwire.errors import BusError
+from toolwire.execute.threads import Left
+from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.context import Context
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import Edge, Effect
+from toolwire.protocol.values import changed, dataclass
+from toolwire.record.rows import new_id
+from toolwire.wire.codecs.travelling import write_info
+from toolwire.wire.mqtt.commands import MAX_COMMAND_BYTES, CommandKind, EdgeCommand, ToolRequest, tool_payload
+from toolwire.wire.mqtt.reports import EdgeProgress, EdgeReport, ProgressKind
+from toolwire.wire.mqtt.results import read_tool_result
+
+MARGIN_S = 5.0
+"""How much longer than its tool a device may take to say that the time is over."""
+
+GRACE_S = 3.0
+"""How long a canceled call is waited for."""
+
+_REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
+_PLAIN_ID = re.compile(r"[!-~]{1,200}")
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLimits:
+    """How calls of devices are sent.
+
+    A call for a device that is not there fails at once (`queue_s` = 0), or waits so long for it. `margin_s` comes on
+    top of the tool's own time.
+    """
+
+    queue_s: float = 0.0
+    margin_s: float = MARGIN_S
+    grace_s: float = GRACE_S
+    connect_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _NotStarted(Exception):
+    """Why a call was not sent."""
+
+    code: Code
+    reason: str
+
+
+def record_id(context: Context) -> str:
+    """What a device knows a call by: the same whenever it is sent, and another for any other call."""
+    whole = f"{context.project}/{context.turn_id}/{context.call_id}"
+    return whole if _PLAIN_ID.fullmatch(whole) else hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
+
+
+class EdgeExecutor:
+    """Runs tools whose target is `Edge`, on the devices that a client knows."""
+
+    notes_begin = True
+
+    def __init__(
+        self,
+        client: Callable[[], DeviceClient] | DeviceClient,
+        limits: EdgeLimits = EdgeLimits(),  # noqa: B008 -- frozen
+        *,
+        close: Callable[[], object] | None = None,
+    ) -> None:
+        self._given = client
+        self._limits = limits
+        self._close = close
+        self._left: dict[str, Left] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+
+    @property
+    def client(self) -> DeviceClient:
+        return self._given if isinstance(self._given, DeviceClient) else self._given()
+
+    async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
+        started = perf_counter()
+        try:
+            result = await self._execute(allowed, context)
+        except _NotStarted as why:
+            result = ToolResult.failed(allowed.call, why.code, f"{allowed.call.name!r} was not started: {why.reason}.")
+        return changed(result, elapsed_ms=(perf_counter() - started) * 1000)
+
+    def leftover(self, key: str) -> Left | None:
+        return self._left.get(key)
+
+    async def close(self) -> None:
+        tasks = list(self._endings)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _execute(self, allowed: Allowed, context: Context) -> ToolResult:
+        client, target = self.client, allowed.tool.target
+        if not isinstance(target, Edge):
+            raise _NotStarted(Code.UNAVAILABLE, "its tool does not live on a device")
+        device = await self._reachable(client, target, allowed, context)
+        arguments = {name: item for name, item in allowed.arguments.items() if not _is_choice(name, target)}
+        command = self._command(client, device, changed(allowed, arguments=arguments), context)
+        call = client.open(command, lambda one: _pass_on(one, context))
+        context.begins(context.turn_id, context.call_id)
+        try:
+            async with asyncio.timeout(allowed.timeout_s + self._limits.margin_s):
+                await client.send(call)
+                report = await asyncio.shield(call.report)
+        except TimeoutError:
+            self._leave(client, call, context)
+            return _unanswered(allowed, device.id, sent=call.sent)
+        except BaseException:  # most often a cancellation, which is the caller's own word and passes through
+            ending = self._leave(client, call, context)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.grace_s):
+                    await asyncio.shield(ending)
+            raise
+        client.close(call)
+        await asyncio.sleep(0)  # watchers hear of progress on the loop, before they hear of the end
+        return _result(report, allowed, device.id)
+
+    # Where it goes
+
+    async def _reachable(self, client: DeviceClient, target: Edge, allowed: Allowed, context: Context) -> Device:
+        """The device for a call, which is there. Raises _NotStarted."""
+        end = client.now + max(self._limits.queue_s, 0.0 if client.connected else self._limits.connect_s)
+        while True:
+            chosen = _route(client, target, allowed, context)
+            if isinstance(chosen, Device) and client.connected:
+                return chosen
+            left_s = end - client.now
+            if left_s <= 0:
+                raise (
+                    chosen
+                    if isinstance(chosen, _NotStarted)
+                    else _NotStarted(
+                        Code.UNAVAILABLE, "the broker of the devices cannot be reached; start it, or correct edge.url"
+                    )
+                )
+            await client.changes(min(left_s, _LOOK_S))
+
+    def _command(self, client: DeviceClient, device: Device, allowed: Allowed, context: Context) -> EdgeCommand:
+        target = allowed.tool.target
+        assert isinstance(target, Edge)
+        request = ToolRequest(target.tool or allowed.tool.name, allowed.arguments, allowed.timeout_s)
+        payload = tool_payload(request)
+        if len(repr(payload)) > MAX_COMMAND_BYTES // 2:
+            raise _NotStarted(Code.INVALID_PARAMS, f"its arguments are larger than {MAX_COMMAND_BYTES // 2:,} bytes")
+        return EdgeCommand(
+            CommandKind.TOOL, new_id(), device.id, payload, record_id(context), context.project, context.epoch,
+            context.attempt, deadline=client.now + allowed.timeout_s, digest=digest(dict(allowed.arguments)),
+            info=write_info(context.info),
+        )  # fmt: skip
+
+    # Calls that are given up
+
+    def _leave(self, client: DeviceClient, call: PendingCall, context: Context) -> "asyncio.Task[None]":
+        """Have the device stop a call. What it touches is free when the device says that it has ended, or in a while."""
+        key, left = context.idempotency_key, Left()
+        call.given_up = True
+        if not call.sent:
+            client.close(call)
+        self._left[key] = left
+        ending = asyncio.get_running_loop().create_task(self._stop(client, call), name="toolwire-edge-cancel")
+        self._endings.add(ending)
+
+        def ended(task: "asyncio.Task[None]") -> None:
+            self._endings.discard(task)
+            self._left.pop(key, None)
+            left.set_result(None)
+
+        ending.add_done_callback(ended)
+        return ending
+
+    async def _stop(self, client: DeviceClient, call: PendingCall) -> None:
+        if not call.sent:
+            return
+        command = call.command
+        stop = changed(
+            command, kind=CommandKind.CANCEL, request_id=new_id(), payload={"request_id": command.request_id},
+            info={}, deadline=None,
+        )  # fmt: skip
+        try:
+            with suppress(BusError, TimeoutError):
+                async with asyncio.timeout(self._limits.margin_s):
+                    await client.publish(stop)
+                    await asyncio.shield(call.report)
+        finally:
+            client.close(call)
+
+
+def _is_choice(name: str, target: Edge) -> bool:
+    """Whether an argument names the device, and is none of the tool's own."""
+    return name == ADDRESSEE and not target.device
+
+
+def _route(client: DeviceClient, target: Edge, allowed: Allowed, context: Context) -> Device | _NotStarted:
+    """The device for a call: the one that is named, else one that has the tool and is there."""
+    known, now, tool = client.registry, client.now, target.tool or allowed.tool.name
+    named = target.device or allowed.arguments.get(ADDRESSEE) or ""
+    able = known.with_tool(tool)
+    if named:
+        device = next((one for one in able if one.id == named), None)
+        if device is None:
+            near = nearest(str(named), [one.id for one in able])
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return _NotStarted(Code.NOT_FOUND, f"no device {str(named)[:64]!r} has the tool {tool!r}{hint}")
+        return device if device.at(now) is Presence.ONLINE else _NotStarted(Code.UNAVAILABLE, _absence(device, now))
+    there = {one.id: one for one in able if one.at(now) is Presence.ONLINE}
+    key = context.thread or context.turn_id
+    chosen = choose(key, list(there), known.load, lambda one: there[one].slots)
+    if chosen:
+        return there[chosen]
+    said = f"none of the {len(able)} devices with it is online" if able else "no device offers it any more"
+    return _NotStarted(Code.UNAVAILABLE, said)
+
+
+def _absence(device: Device, now: float) -> str:
+    match device.at(now):
+        case Presence.DRAINING:
+            return f"the device {device.id} is draining and takes no more calls"
+        case Presence.UNKNOWN:
+            return f"the device {device.id} has never been online"
+    since = f", last seen {now - device.seen_at:.0f} s ago" if device.seen_at else ""
+    return f"the device {device.id} is offline{since}"
+
+
+def _pass_on(progress: EdgeProgress, context: Context) -> None:
+    if progress.kind is ProgressKind.PROGRESS:
+        fraction = progress.fraction
+        context.progress(progress.text[:1_000], fraction if fraction is not None and fraction <= 1 else None)
+
+
+def _result(report: EdgeReport, allowed: Allowed, device: str) -> ToolResult:
+    result = read_tool_result(report.body, allowed.call)
+    if isinstance(result, str):
+        return _lost(allowed, f"the device {device} sent an unexpected report ({result})")
+    return result
+
+
+def _unanswered(allowed: Allowed, device: str, *, sent: bool) -> ToolResult:
+    call = allowed.call
+    if not sent:
+        message = f"{call.name!r} was not started: the broker could not be reached in time."
+        return ToolResult.failed(call, Code.UNAVAILABLE, message)
+    if allowed.tool.effect in _REPEATABLE:
+        message = (
+            f"{call.name!r} did not finish within {allowed.timeout_s:g} s, and the device {device} does not answer."
+        )
+        return ToolResult.failed(call, Code.TIMEOUT, message)
+    return _lost(allowed, f"the device {device} did not answer within {allowed.timeout_s:g} s")
+
+
+def _lost(allowed: Allowed, reason: str) -> ToolResult:
+    """The result of a call that was sent, and whose own result never came."""
+    message = f"{allowed.call.name!r} was sent, but {reason}. It may or may not have taken effect. Check before you repeat it."
+    return ToolResult.failed(allowed.call, Code.OUTCOME_UNKNOWN, message)
