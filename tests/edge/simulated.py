@@ -117,7 +117,8 @@ class SimulatedDevice:
         )
         if isinstance(command, Refused):
             return
-        self.commands.append(command)
+        if command.kind is not CommandKind.PING:
+            self.commands.append(command)
         if not self.deaf:
             self._spawn(self._handle(command))
 

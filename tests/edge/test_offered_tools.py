@@ -49,7 +49,11 @@ def test_a_tool_with_another_schema_has_a_name_of_its_own() -> None:
 
 
 def test_T193_a_device_cannot_take_the_name_of_another_tool() -> None:
-    assert [tool.name for tool in offered_tools([device("pi", said("bash"), said())], taken={"bash"})] == ["gpio_read"]
+    tools = offered_tools([device("pi", said("bash"), said("read"), said())], taken={"bash", "read", "device_read"})
+    assert {tool.name: tool.target for tool in tools} == {
+        "device_bash": Edge("pi", "bash"),
+        "gpio_read": Edge("pi", "gpio_read"),
+    }
     twin = {"type": "object", "properties": {"line": {"type": "string"}}}
     hostile = device("x", said("gpio_read", input_schema=twin), said("gpio"))
     names = [tool.name for tool in offered_tools([device("pi", said()), hostile], taken={"gpio_read_x"})]

@@ -53,7 +53,7 @@ class LastWill:
 class MqttBroker:
     """Where the broker is, and who this client is there. nats-server speaks version 4 (3.1.1) only.
 
-    `client_id` names the session that the broker keeps: one process at a time may use it.
+    `client_id` names the session that the broker keeps: one process at a time may use it. A `clean` client leaves none.
     """
 
     host: str
@@ -66,6 +66,7 @@ class MqttBroker:
     keepalive_s: int = 30
     session_expiry_s: int = 24 * 3600
     max_message_bytes: int = 256 * 1024
+    clean: bool = False
 
     @property
     def shown(self) -> str:
@@ -221,8 +222,8 @@ class _Connection(aiomqtt.Client):
             identifier=broker.client_id,
             protocol=aiomqtt.ProtocolVersion(broker.version),
             will=None if will is None else aiomqtt.Will(will.topic, will.data, qos=1, retain=True),
-            clean_session=None if is_v5 else False,
-            clean_start=False if is_v5 else MQTT_CLEAN_START_FIRST_ONLY,
+            clean_session=None if is_v5 else broker.clean,
+            clean_start=broker.clean if is_v5 else MQTT_CLEAN_START_FIRST_ONLY,
             keepalive=broker.keepalive_s,
             max_inflight_messages=_IN_FLIGHT,
             properties=_session_properties(broker) if is_v5 else None,
@@ -294,6 +295,6 @@ class _Connection(aiomqtt.Client):
 
 def _session_properties(broker: MqttBroker) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # of paho
-    properties.SessionExpiryInterval = broker.session_expiry_s
+    properties.SessionExpiryInterval = 0 if broker.clean else broker.session_expiry_s
     properties.MaximumPacketSize = broker.max_message_bytes + 1_024
     return properties

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 from toolwire.define.canonical import canonical
 from toolwire.edge.link_contract import Link
 from toolwire.edge.orchestrator.offered import NO_LIMITS, DeviceLimits, read_device_tools
-from toolwire.edge.orchestrator.presence import Device, DeviceRegistry, DeviceState, Presence
+from toolwire.edge.orchestrator.presence import DeviceRegistry, DeviceState, Presence
 from toolwire.errors import BusError, BusUnavailable
 from toolwire.protocol.values import changed, dataclass
+from toolwire.record.rows import new_id
 from toolwire.wire.mqtt.chunks import ChunkJoiner, is_chunk, read_chunk
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, encode_command
 from toolwire.wire.mqtt.refusals import RefusalCode, Refused
@@ -274,10 +275,16 @@ class DeviceClient:
             status.heartbeat_s or float("inf"),
         )  # fmt: skip
         if self.registry.note_state(status.agent_id, state, now):
+            # It tells the device what time it is here, so that a clock that is wrong there does no harm.
+            self._spawn(self._greet(status.agent_id))
             for call in self._pending.values():
                 if call.command.agent_id == status.agent_id and call.sent:
                     call.next_at = 0.0
         self._note_change()
+
+    async def _greet(self, device_id: str) -> None:
+        with suppress(BusError):
+            await self.publish(command_for(device_id, CommandKind.PING, new_id(), {}))
 
     def _take_progress(self, progress: EdgeProgress) -> None:
         call = self._pending.get(progress.request_id)
@@ -320,7 +327,6 @@ def report_fault(report: EdgeReport, command: EdgeCommand) -> Refused | None:
     return Refused(code, why, "", command.request_id, report.agent_id, proven=bool(report.key_id))
 
 
-def command_for(device: Device | str, kind: CommandKind, request_id: str, payload: Mapping[str, Any]) -> EdgeCommand:
+def command_for(device_id: str, kind: CommandKind, request_id: str, payload: Mapping[str, Any]) -> EdgeCommand:
     """A command that is no call."""
-    name = device if isinstance(device, str) else device.id
-    return EdgeCommand(kind, request_id, name, payload)
+    return EdgeCommand(kind, request_id, device_id, payload)

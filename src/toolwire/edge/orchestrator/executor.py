@@ -170,7 +170,7 @@ class EdgeExecutor:
     # Calls that are given up
 
     def _leave(self, client: DeviceClient, call: PendingCall, context: Context) -> "asyncio.Task[None]":
-        """Have the device stop a call. What it touches is free when the device says that it has ended, or in a while."""
+        """Have the device stop a call. What it touches is free when the device says that it has, or in a while."""
         key, left = context.idempotency_key, Left()
         call.given_up = True
         if not call.sent:
@@ -192,8 +192,8 @@ class EdgeExecutor:
             return
         command = call.command
         stop = changed(
-            command, kind=CommandKind.CANCEL, request_id=new_id(), payload={"request_id": command.request_id},
-            info={}, deadline=None,
+            command, kind=CommandKind.CANCEL, request_id=new_id(), info={}, deadline=None,
+            payload={"record_id": command.record_id, "request_id": command.request_id},
         )  # fmt: skip
         try:
             with suppress(BusError, TimeoutError):
@@ -268,5 +268,6 @@ def _unanswered(allowed: Allowed, device: str, *, sent: bool) -> ToolResult:
 
 def _lost(allowed: Allowed, reason: str) -> ToolResult:
     """The result of a call that was sent, and whose own result never came."""
-    message = f"{allowed.call.name!r} was sent, but {reason}. It may or may not have taken effect. Check before you repeat it."
+    doubt = "It may or may not have taken effect. Check before you repeat it."
+    message = f"{allowed.call.name!r} was sent, but {reason}. {doubt}"
     return ToolResult.failed(allowed.call, Code.OUTCOME_UNKNOWN, message)

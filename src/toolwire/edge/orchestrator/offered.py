@@ -31,6 +31,7 @@ MOST_NAMED = 50
 ADDRESSEE = "agent"
 """The argument that names the device which is to run a call, where several can."""
 
+PREFIX = "device_"
 _PERMISSIONS = 20
 _FLOOR = {Effect.PURE: Tier.CRAWL, Effect.IDEMPOTENT: Tier.WALK}
 
@@ -141,7 +142,7 @@ def _needs(entry: Table) -> frozenset[str]:
 
 
 def offered_tools(devices: Sequence[Device], taken: Collection[str] = ()) -> tuple[Tool, ...]:
-    """The tools of all devices under one name each. A name that is `taken` by another tool is not offered.
+    """The tools of all devices under one name each. Where another tool has `taken` its name, it begins with `device_`.
 
     Devices that have the same tool share one: the model may name one of them, else the router does. A device whose tool
     of that name has another schema is offered it under a name of its own.
@@ -149,10 +150,9 @@ def offered_tools(devices: Sequence[Device], taken: Collection[str] = ()) -> tup
     found: list[Tool] = []
     names = set(taken)
     for name, several in sorted(offering(devices).items()):
-        if name in taken:
-            continue
+        plain = f"{PREFIX}{name}" if name in taken else name
         for number, same in enumerate(_alike(name, several)):
-            own = name if number == 0 else f"{name}_{_plain(same[0].id)}"[:LONGEST_NAME]
+            own = plain if number == 0 else f"{plain}_{_plain(same[0].id)}"[:LONGEST_NAME]
             if own not in names:
                 names.add(own)
                 found.append(_shared(own, name, same))
