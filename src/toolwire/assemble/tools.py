@@ -15,6 +15,7 @@ from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolwireError
 from toolwire.lazy import lazy_module
+from toolwire.protocol.devices import DeviceAccess
 from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
 from toolwire.settings import Layer, Settings, project_file, user_folder
@@ -110,8 +111,13 @@ def tool_dependencies(project: ProjectFolder, store: Store | None = None) -> Too
         search=lambda: _search_of(project), models=chosen.models, scripts=chosen.browser_scripts,
         most_bytes=chosen.workspace_bytes, disk_share=chosen.disk_share,
         user_home=user_home(project.environ), path=project.environ.get("PATH", ""),
-        toolchains=chosen.toolchains, readable=_readable_of(project),
+        toolchains=chosen.toolchains, readable=_readable_of(project), device=_device_access(project),
     )  # fmt: skip
+
+
+def _device_access(project: ProjectFolder) -> DeviceAccess:
+    chosen = project.settings.device
+    return DeviceAccess(str(project.cwd / chosen.root), chosen.inputs, chosen.outputs, chosen.commands)
 
 
 def user_home(environ: Mapping[str, str]) -> Path:

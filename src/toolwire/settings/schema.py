@@ -14,6 +14,7 @@ from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import DefinitionError, SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.budgets import Budget
+from toolwire.protocol.devices import LOOKING_COMMANDS
 from toolwire.protocol.engines import DEFAULT_ENGINE, SandboxEngine
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.providers import ChatApi, tools_for_models
@@ -387,6 +388,32 @@ class ToolSettings(Section):
     def engine(self) -> SandboxEngine:
         """The least that confines a command."""
         return self.sandbox_engine if self.enable_sandboxing else "none"
+
+
+def _pin_text(value: Any) -> Any:
+    """A pin may be written as a number."""
+    return str(value) if type(value) is int else value
+
+
+InputPin = Annotated[str, BeforeValidator(_pin_text), Field(pattern=r"^\d{1,3}( (up|down))?\Z")]
+OutputPin = Annotated[str, BeforeValidator(_pin_text), Field(pattern=r"^\d{1,3}\Z")]
+ProgramName = Annotated[str, Field(pattern=r"^[\w][\w.+-]*\Z")]
+
+
+class OwnDeviceSettings(Section):
+    """What the tools of the group device may use on the machine that they run on."""
+
+    root: str = Field(
+        default="/",
+        min_length=1,
+        description="Folder that holds the machine's proc and sys, such as /host in a container.",
+    )
+    inputs: tuple[InputPin, ...] = Field(
+        default=(),
+        description='GPIO pins that may be read, with the resistor that pulls them: 17, "22 up", "23 down".',
+    )
+    outputs: tuple[OutputPin, ...] = Field(default=(), description="GPIO pins that may be set, such as 27.")
+    commands: tuple[ProgramName, ...] = Field(default=LOOKING_COMMANDS, description="Programs that safe_exec may run.")
 
 
 class SearchSettings(Section):
@@ -795,6 +822,7 @@ class Settings(Section):
     profiles: dict[str, Profile] = Field(default_factory=dict)
     loop: LoopSettings = LoopSettings()
     tools: ToolSettings = ToolSettings()
+    device: OwnDeviceSettings = OwnDeviceSettings()
     search: SearchSettings = SearchSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
     grants: GrantSettings = Field(default=GrantSettings(), alias="grant")

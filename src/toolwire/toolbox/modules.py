@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolwire.toolbox.agents import delegation, delegation_tools, model_tools, orchestration_tools
     from toolwire.toolbox.browser import browser_tool, chromium
     from toolwire.toolbox.data import json_transform, paging
+    from toolwire.toolbox.device import camera, gpio_tools, host, ping, pins, safe_exec, sensors, system
     from toolwire.toolbox.disk import local_files
     from toolwire.toolbox.files import finding, images, patching, reading, searching, writing
     from toolwire.toolbox.git import commit_tool, inspect_tools
@@ -36,6 +37,14 @@ else:
     chromium = lazy_module("toolwire.toolbox.browser.chromium")
     json_transform = lazy_module("toolwire.toolbox.data.json_transform")
     paging = lazy_module("toolwire.toolbox.data.paging")
+    camera = lazy_module("toolwire.toolbox.device.camera")
+    gpio_tools = lazy_module("toolwire.toolbox.device.gpio_tools")
+    host = lazy_module("toolwire.toolbox.device.host")
+    ping = lazy_module("toolwire.toolbox.device.ping")
+    pins = lazy_module("toolwire.toolbox.device.pins")
+    safe_exec = lazy_module("toolwire.toolbox.device.safe_exec")
+    sensors = lazy_module("toolwire.toolbox.device.sensors")
+    system = lazy_module("toolwire.toolbox.device.system")
     local_files = lazy_module("toolwire.toolbox.disk.local_files")
     everyday = lazy_module("toolwire.toolbox.everyday")
     finding = lazy_module("toolwire.toolbox.files.finding")
@@ -56,8 +65,9 @@ else:
     search = lazy_module("toolwire.toolbox.web.search")
 
 __all__ = [
-    "bash", "browser_tool", "canvas", "chromium", "commit_tool", "delegation", "delegation_tools", "egress_web",
-    "engines", "everyday", "fetching", "finding", "images", "inspect_tools", "job_tools", "jobs", "json_transform",
-    "local_files", "memory", "model_tools", "orchestration_tools", "paging", "patching", "question", "quota",
-    "reading", "search", "searching", "todos", "toolchains", "writing",
+    "bash", "browser_tool", "camera", "canvas", "chromium", "commit_tool", "delegation", "delegation_tools",
+    "egress_web", "engines", "everyday", "fetching", "finding", "gpio_tools", "host", "images", "inspect_tools",
+    "job_tools", "jobs", "json_transform", "local_files", "memory", "model_tools", "orchestration_tools", "paging",
+    "patching", "ping", "pins", "question", "quota", "reading", "safe_exec", "search", "searching", "sensors", "system",
+    "todos", "toolchains", "writing",
 ]  # fmt: skip

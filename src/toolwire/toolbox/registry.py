@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolwire.errors import SettingsError
+from toolwire.protocol.devices import DeviceAccess
 from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.operations import ExecOps
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from toolwire.toolbox.agents.delegation import SubAgents
     from toolwire.toolbox.browser.chromium import Chromium
     from toolwire.toolbox.data.paging import BodyKeeper, Fetch
+    from toolwire.toolbox.device.host import HostTree
+    from toolwire.toolbox.device.pins import Pins
     from toolwire.toolbox.shell.jobs import Jobs
     from toolwire.toolbox.user.question import Ask
     from toolwire.toolbox.user.todos import Todos
@@ -33,7 +36,7 @@ USUAL_HOME = Path(".toolwire")
 SKILLS = "skills"
 """The group of the tool that reads skills. It is made where skills are looked for."""
 
-PERMISSIONS = frozenset({"file_read", "file_write", "git", "network", "session", "shell"})
+PERMISSIONS = frozenset({"device", "file_read", "file_write", "git", "network", "session", "shell"})
 """What built-in tools need."""
 
 
@@ -48,6 +51,7 @@ class ToolDependencies:
     - `models` are lines such as "openrouter vendor/model"; `scripts` let the browser run scripts of the model's own.
     - A workspace holds at most `most_bytes`; one command takes at most a `disk_share` of what is free.
     - Commands may read the `toolchains` in `user_home`, found there and by `path`, and further `readable` folders.
+    - `device` says which pins, programs and kernel files tools about this machine may use.
     - What has to be closed in the end is put on `closing`.
     """
 
@@ -71,6 +75,7 @@ class ToolDependencies:
     commands: ExecOps | None = None
     todos: "Todos | None" = None
     fetch: "Fetch | None" = None
+    device: DeviceAccess = DeviceAccess()
 
 
 class SharedDependencies:
@@ -149,6 +154,14 @@ class SharedDependencies:
             self.given.closing.push_async_exit(chromium)
         return chromium
 
+    @cached_property
+    def host(self) -> "HostTree":
+        return modules.host.HostTree(Path(self.given.device.root))
+
+    @cached_property
+    def pins(self) -> "Pins":
+        return modules.pins.process_pins()
+
 
 def sandbox_of(engine: str, most_bytes: int | None, disk_share: float | None) -> ExecOps:
     """What runs commands: in this engine at least, in a workspace that holds no more than so many bytes.
@@ -191,6 +204,14 @@ def _model(name: str, parts: SharedDependencies) -> Tool:
     return modules.model_tools.ask_model_tool(name, modules.model_tools.configured_by_lines(name, parts.given.models))
 
 
+def _safe_exec(parts: SharedDependencies) -> Tool:
+    return modules.safe_exec.safe_exec_tool(parts.given.device, parts.sandbox, engine=parts.given.engine)
+
+
+DEVICE_TOOLS = (
+    "read_temperature", "read_cpu_usage", "read_memory", "read_disk", "system_info", "network_info", "list_processes",
+    "gpio_list", "gpio_read", "gpio_write", "camera_capture", "ping", "read_file", "safe_exec",
+)  # fmt: skip
 JOB_TOOLS = ("job_start", "job_poll", "job_tail", "job_stop", "job_list")
 SESSION_TOOLS = (
     "task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send", "sessions_spawn",
@@ -243,6 +264,19 @@ TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     "browser": lambda parts: modules.browser_tool.browser_tool(parts.chromium, evaluate=parts.given.scripts),
     "canvas": lambda parts: modules.canvas.canvas_tool(parts.given.home / "canvas"),
     "nodes": lambda _: modules.canvas.nodes_tool(),
+    "read_temperature": lambda parts: modules.sensors.read_temperature_tool(parts.host),
+    "read_cpu_usage": lambda parts: modules.sensors.read_cpu_usage_tool(parts.host),
+    "read_memory": lambda parts: modules.sensors.read_memory_tool(parts.host),
+    "read_disk": lambda parts: modules.sensors.read_disk_tool(parts.host),
+    "system_info": lambda parts: modules.system.system_info_tool(parts.host),
+    "network_info": lambda parts: modules.system.network_info_tool(parts.host),
+    "list_processes": lambda parts: modules.system.list_processes_tool(parts.host),
+    "gpio_list": lambda parts: modules.gpio_tools.gpio_list_tool(parts.given.device, parts.pins),
+    "gpio_read": lambda parts: modules.gpio_tools.gpio_read_tool(parts.given.device, parts.pins),
+    "gpio_write": lambda parts: modules.gpio_tools.gpio_write_tool(parts.given.device, parts.pins),
+    "camera_capture": lambda parts: modules.camera.camera_capture_tool(parts.host),
+    "ping": lambda _: modules.ping.ping_tool(),
+    "safe_exec": _safe_exec,
     **{name: partial(_session, name) for name in SESSION_TOOLS},
     **{name: partial(_orchestration, name) for name in ORCHESTRATION_TOOLS},
     **{name: partial(_model, name) for name in tools_for_models()},
@@ -280,6 +314,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "browser": ("browser",),
     "canvas": ("canvas",),
     "nodes": ("nodes",),
+    "device": DEVICE_TOOLS,
     "teamwork": SESSION_TOOLS,
     "orchestration": (*ORCHESTRATION_TOOLS, "agents_list", "session_status", "sessions_history"),
     "models": tuple(tools_for_models()),
