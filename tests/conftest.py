@@ -18,8 +18,8 @@ from tests.postgres_server import PostgresServer, postgres_server, shared
 
 pytest_addoption = cpu_table.pytest_addoption
 
-# The engine reads it when it is loaded, and a test that imports it by itself may be the first to do so. Threads that wait
-# spinning take four times the CPU as soon as tests run side by side.
+# The engine reads it when it is loaded, and a test that imports it by itself may be the first to do so. Threads that
+# wait spinning take four times the CPU as soon as tests run side by side.
 os.environ["OMP_WAIT_POLICY"] = "passive"
 
 # To make a failing example small takes up to five minutes where each try opens stores or processes, so that is done on

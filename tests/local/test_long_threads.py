@@ -6,9 +6,8 @@ from toolwire.models.local import open_local
 from toolwire.models.local_engine import CONTEXT_TOKENS
 from toolwire.testing import ScriptedModel
 
-
-# Long enough for two requests, of which the second tells the summary of the first. Its sentences differ, since the model
-# repeats what is repeated until its answer is as long as it may be.
+# Long enough for two requests, of which the second tells the summary of the first. Its sentences differ, since the
+# model repeats what is repeated until its answer is as long as it may be.
 BOAT = """It is called Nele. It was built in Hamburg in the year 1962, by a man who had never sailed before. It has two
 masts and a small cabin with room for two people, a stove, a lamp and a shelf for charts. Its engine is old and starts
 only on the third try. Every summer it goes from Kiel to the islands in the south of Denmark and back again. Last year
