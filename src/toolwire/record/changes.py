@@ -37,12 +37,12 @@ from toolwire.record.rows import (
     waits_json,
 )  # fmt: skip
 from toolwire.record.tally import day_of, loop_metrics, spending
-from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_COLUMNS, LOOP_SUMS, Transaction, TurnRow
+from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_COLUMNS, Transaction, TurnRow
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.stored import read_approval, write_approval, write_ending
 from toolwire.wire.formats.tally import FormatTally, read_tally, write_tally
 
-_BEGIN = """
+BEGIN_TURN = """
     INSERT INTO turns (seq, id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
                        started_at, updated_at, since, calls, own_time, waits)
     VALUES ((SELECT max(coalesce((SELECT max(seq) FROM turns), 0),
@@ -51,23 +51,23 @@ _BEGIN = """
 """
 # How long a killed process went on is not written down: the results after its last word say when they came, and what
 # they took. The less of both counts, since people may have been waited for.
-_UNWRITTEN = """
-    SELECT min(max(r.created_at - t.updated_at),
-               (total(json_extract(r.context, '$.elapsed_ms')) + total(json_extract(r.context, '$.queued_ms'))) / 1e3)
-    FROM turns t JOIN records r ON r.project = t.project AND r.turn_id = t.id AND r.schema_name = 'tool.result'
-        AND r.created_at > t.updated_at
-    WHERE t.project = ? AND t.id = ?
-"""
-_TAKE_OVER = """
+_UNWRITTEN = """coalesce(max((
+        SELECT min(max(r.created_at - turns.updated_at), (
+            total(json_extract(r.context, '$.elapsed_ms')) + total(json_extract(r.context, '$.queued_ms'))
+        ) / 1e3)
+        FROM records r WHERE r.project = turns.project AND r.turn_id = turns.id AND r.schema_name = 'tool.result'
+            AND r.created_at > turns.updated_at
+    ), 0.0), 0.0)"""
+TAKE_OVER = f"""
     UPDATE turns SET epoch = epoch + 1, owner = ?1, state = 'running', updated_at = ?2, since = ?2,
-        before_s = ran_s + ?3, ran_s = ran_s + ?3
-    WHERE project = ?4 AND id = ?5 AND epoch = ?6 AND state <> 'ended'
-"""
-_TOUCH = """
+        before_s = ran_s + {_UNWRITTEN}, ran_s = ran_s + {_UNWRITTEN}
+    WHERE project = ?3 AND id = ?4 AND epoch = ?5 AND state <> 'ended'
+"""  # noqa: S608 -- our own words
+TOUCH = """
     UPDATE turns SET updated_at = ?1, ran_s = coalesce(?2, ran_s), calls = calls + ?3, tokens = ?4, cost_usd = ?5
     WHERE project = ?6 AND id = ?7 AND epoch = ?8 AND state <> 'ended'
 """
-_RELEASE = """
+RELEASE_TURN = """
     UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = coalesce(?2, ran_s), waits = ?6
     WHERE project = ?3 AND id = ?4 AND epoch = ?5 AND state <> 'ended'
 """
@@ -76,7 +76,7 @@ _LET_GO = """
     UPDATE turns SET owner = NULL, state = 'interrupted'
     WHERE project = ? AND id = ? AND epoch = ? AND state = 'running'
 """
-_END = """
+END_TURN = """
     UPDATE turns SET owner = NULL, state = 'ended', ending = ?, updated_at = ?,
         calls = max(calls + coalesce((SELECT c.calls FROM charges c
                                       WHERE c.turn_id = turns.id AND c.project = turns.project), 0), 0),
@@ -84,8 +84,8 @@ _END = """
                  WHERE other.thread = turns.thread AND other.project = turns.project)
     WHERE project = ? AND id = ? AND epoch = ? AND state <> 'ended'
 """
-_CHARGED = "DELETE FROM charges WHERE project = ? AND turn_id = ?"
-_UNFINISHED = f"""
+CHARGED = "DELETE FROM charges WHERE project = ? AND turn_id = ?"
+UNFINISHED = f"""
     {CARD_COLUMNS}
     FROM records c
     {CARD_JOINS}
@@ -98,9 +98,21 @@ _NOT_STARTED = """
     ON CONFLICT (turn_id, project, call_id) DO UPDATE SET starts = excluded.starts, owner = NULL, until = NULL,
         epoch = NULL, token = NULL
 """
-_SET_LOOP = upsert("loop_metrics", ("project",), *LOOP_COLUMNS)
+ADD_LOOP = f"""
+    INSERT INTO loop_metrics (project, {", ".join(LOOP_COLUMNS)}) VALUES (?, {", ".join("?" * len(LOOP_COLUMNS))})
+    ON CONFLICT (project) DO UPDATE SET {
+    ", ".join(
+        f"{name} = loop_metrics.{name} + excluded.{name}"
+        for name in LOOP_COLUMNS
+        if name not in ("max_concurrency", "cost_usd")
+    )
+},
+        max_concurrency = max(loop_metrics.max_concurrency, excluded.max_concurrency),
+        cost_usd = CASE WHEN excluded.cost_usd IS NULL THEN loop_metrics.cost_usd
+                        ELSE coalesce(loop_metrics.cost_usd, 0.0) + excluded.cost_usd END
+"""  # noqa: S608 -- our own names
 
-_SPEND = """
+SPEND = """
     INSERT INTO spending (project, agent, day, calls, tokens, cost_usd, wall_s)
     VALUES (?1, ?2, ?3, (SELECT calls FROM turns WHERE project = ?1 AND id = ?4), ?5, ?6, ?7)
     ON CONFLICT (project, agent, day) DO UPDATE SET
@@ -136,7 +148,7 @@ class ChangeTime:
 def begin(tx: Transaction, key: TurnKey, row: Row) -> StoreError | None:
     if refusal := ledger.begin(key[1], tx.turn(key), dict(zip(ledger.NAMES_OF_TURN, row[1:5], strict=True))):
         return refusal
-    tx.connection.execute(_BEGIN, row)
+    tx.connection.execute(BEGIN_TURN, row)
     tx.set_turn(key, TurnRow(row[5], ledger.RUNNING, row[6]))
     tx.known.here.add(key)
     return None
@@ -158,8 +170,7 @@ def resume(
     for card in _unfinished(tx, key):
         if card.attempt:
             owners.mark(note_keys(card)[0], column(card.call.id))
-    (unwritten_s,) = tx.connection.execute(_UNWRITTEN, key).fetchone()
-    tx.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), *key, known.epoch))
+    tx.connection.execute(TAKE_OVER, (owner, at, *key, known.epoch))
     tx.set_turn(key, TurnRow(epoch, ledger.RUNNING, owner))
     return epoch
 
@@ -190,7 +201,7 @@ def say(
             tx.audit.extend(audit_rows(conflict))
             return answer
     charged = sum([step[3] for step in steps]) if reserve is None else 0
-    tx.connection.execute(_TOUCH, (now.at, ran_s, charged, *sums, *key, turn.epoch))
+    tx.connection.execute(TOUCH, (now.at, ran_s, charged, *sums, *key, turn.epoch))
     if reserve is not None and any(one.card.result is None for one in cards):
         cards, audit = _reserved(tx, reserve, cards, audit, now.at)
         steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, tx.alive, now.store) for one in cards]
@@ -307,8 +318,10 @@ def close(
     tx: Transaction, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: ChangeTime, *, ran: bool
 ) -> ToolResult | StoreError:
     key, turn = (row[1], row[7], row[8]), (row[1], row[7])
+    # What a holder brings counts whatever becomes of the turn meanwhile, so that the turn may change.
+    kept_turn = tx.turn(turn) if not card.token else tx.turn_of_holder(turn)
     answer, ended, late, charge = ledger.close_call(
-        card, result, tx.call(key), tx.turn(turn), now.at, tx.alive, now.store, ran=ran
+        card, result, tx.call(key), kept_turn, now.at, tx.alive, now.store, ran=ran
     )
     if ended is None:
         tx.audit.extend(audit_rows(late))
@@ -322,8 +335,10 @@ def close(
 
 def _unfinished(tx: Transaction, key: TurnKey) -> list[CallCard]:
     """The calls of a turn that have no result."""
+    if tx.facts is not None and (known := tx.facts.unfinished.get(key)) is not None:
+        return known
     tx.flush()
-    return [read_card(row) for row in tx.connection.execute(_UNFINISHED, key).fetchall()]
+    return [read_card(row) for row in tx.connection.execute(UNFINISHED, key).fetchall()]
 
 
 def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> StoreError | None:
@@ -332,18 +347,17 @@ def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float
         return refusal
     kept = dump(write_ending(ending))
     tx.write_charges()
-    tx.connection.execute(_END, (kept, at, *key, turn.epoch))
-    tx.connection.execute(_CHARGED, key)
+    tx.connection.execute(END_TURN, (kept, at, *key, turn.epoch))
+    tx.connection.execute(CHARGED, key)
     tx.set_turn(key, TurnRow(turn.epoch, ledger.ENDED, None))
     whose, turn_id = key
-    sums = tx.connection.execute(LOOP_SUMS, (whose,)).fetchone()
-    metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
-    tx.connection.execute(_SET_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
+    metrics = loop_metrics(LoopMetrics(), stats, ending.reason)
+    tx.connection.execute(ADD_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
     for tally in stats.formats:
         _count_format(tx, turn.project, tally)
     used = spending(Spending(), stats, 0)
     row = (whose, column(turn.agent), day_of(at), turn_id, used.tokens, used.cost_usd, used.wall_s)
-    tx.connection.execute(_SPEND, row)
+    tx.connection.execute(SPEND, row)
     return None
 
 
@@ -377,7 +391,7 @@ def release(
     if refusal := ledger.change_turn(turn, tx.turn(key)):
         return refusal
     _forget_starts(tx, key, begun)
-    tx.connection.execute(_RELEASE, (at, ran_s, *key, turn.epoch, waits_json(turn.waits)))
+    tx.connection.execute(RELEASE_TURN, (at, ran_s, *key, turn.epoch, waits_json(turn.waits)))
     tx.set_turn(key, TurnRow(turn.epoch, ledger.INTERRUPTED, None))
     return None
 

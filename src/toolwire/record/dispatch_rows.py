@@ -15,7 +15,7 @@ from toolwire.record.transaction import CARD, Transaction
 
 _KEY = ("turn_id", "project", "call_id")
 _REST = ("card_id", "epoch", "subject", "message", "due", "expires_at", "repeatable", "sent")
-_KEEP = upsert("dispatches", _KEY, *_REST)
+KEEP = upsert("dispatches", _KEY, *_REST)
 _COLUMNS = "project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, repeatable, sent"
 _OF_CARD = f"SELECT {_COLUMNS} FROM dispatches WHERE card_id = ? AND project = ?"  # noqa: S608 -- our own words
 _OF_CALL = f"SELECT {_COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
@@ -29,8 +29,15 @@ _FAIRLY = f"""
     ) AS placed ON project = whose AND turn_id = turn AND call_id = one
     ORDER BY place, due LIMIT ?
 """  # noqa: S608
-_DROP = "DELETE FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"
-_LATER = "UPDATE dispatches SET due = ?, sent = ? WHERE project = ? AND turn_id = ? AND call_id = ?"
+DROP = "DELETE FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"
+_DROP_ENDED = """
+    DELETE FROM dispatches WHERE due <= ?1 AND project = ?2 AND EXISTS (
+        SELECT 1 FROM records r WHERE r.turn_id = dispatches.turn_id AND r.project = dispatches.project
+            AND r.call_id = dispatches.call_id AND r.schema_name = 'tool.result'
+    )
+"""
+_DROP_ALL_ENDED = _DROP_ENDED.replace(" AND project = ?2", "")
+LATER = "UPDATE dispatches SET due = ?, sent = ? WHERE project = ? AND turn_id = ? AND call_id = ?"
 
 
 def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: ChangeTime) -> CallCard | StoreError:
@@ -41,7 +48,7 @@ def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: ChangeT
     project, turn_id, call_id = key
     texts = columns(dispatch.subject, dispatch.message)
     rest = (answer.record_id, dispatch.epoch, *texts, dispatch.due, dispatch.expires_at, int(dispatch.repeatable))
-    tx.connection.execute(_KEEP, (turn_id, project, call_id, *rest, dispatch.sent))
+    tx.connection.execute(KEEP, (turn_id, project, call_id, *rest, dispatch.sent))
     tx.audit.extend(audit)
     return answer
 
@@ -64,13 +71,16 @@ def _with_card(connection: sqlite3.Connection, kept: Row | None, sought: str) ->
 def take_due(
     tx: Transaction, now: ChangeTime, upto: float, pause: Callable[[int], float], limit: int, project: str | None
 ) -> list[DueDispatch]:
-    """Those that are due at the time `upto`; each is put off, or dropped."""
+    """Those that are due at the time `upto`; each is put off, or dropped. Nearly all have ended by then."""
     if project is None:
+        tx.connection.execute(_DROP_ALL_ENDED, (upto,))
         rows = tx.connection.execute(_DUE, (upto, limit)).fetchall()
         if 0 < limit <= len(rows):  # there may be more, and the oldest may all be of one project
             rows = tx.connection.execute(_FAIRLY, (upto, limit)).fetchall()
     else:
+        tx.connection.execute(_DROP_ENDED, (upto, column(project)))
         rows = tx.connection.execute(_DUE_OF_PROJECT, (column(project), upto, limit)).fetchall()
+    tx.look_up([(row[0], row[1], row[2]) for row in rows])
     taken, dropped, later = [], [], []
     for dispatch in map(_read, rows):
         key = _key(dispatch)
@@ -84,8 +94,8 @@ def take_due(
         if what is not Sending.WAIT:
             seen = changed(card, epoch=dispatch.epoch, token="")
             taken.append(DueDispatch(changed(dispatch, sent=sent), seen, what is Sending.GIVE_UP))
-    tx.connection.executemany(_DROP, dropped)
-    tx.connection.executemany(_LATER, later)
+    tx.connection.executemany(DROP, dropped)
+    tx.connection.executemany(LATER, later)
     return taken
 
 

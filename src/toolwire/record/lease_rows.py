@@ -67,6 +67,7 @@ class LeaseRows:
         self._generation = 0
         self._lapses = 0
         self._is_written = False
+        self._is_in_doubt = False  # whether it was written in a transaction that is not committed yet
         self._until: float | None = None  # none before the first lease, and from a lapse that was counted to the next
         self._until_committed: float | None = None  # the same if the transaction that renewed it is rolled back
         self._closed = threading.Event()
@@ -103,6 +104,7 @@ class LeaseRows:
         asked = self._elapsed()
         with self._guard:  # what was renewed in an earlier transaction is committed, or was rolled back
             self._until_committed = self._until
+            self._is_in_doubt = False
             if self._is_written and self._until is not None and asked <= self._until:
                 return
         connection.execute(_SWEEP)
@@ -114,7 +116,7 @@ class LeaseRows:
     def rolled_back(self) -> None:
         """The row may have gone with it. The next transaction writes it again, and so does the next renewal."""
         with self._guard:
-            self._is_written = False
+            self._is_written = self._is_written and not self._is_in_doubt
             self._until = self._until_committed
 
     def sweep(self, in_use: Collection[str]) -> None:
@@ -136,7 +138,7 @@ class LeaseRows:
             is_first = not self._generation
             self._generation = generation
             self._until = asked + self._lease_s
-            self._is_written = True
+            self._is_written, self._is_in_doubt = True, not is_committed
             if is_committed or is_first:
                 self._until_committed = self._until
 

@@ -4,9 +4,10 @@ The store asks from threads of its own, one statement after the other, so each c
 while a statement does. Transactions that write take turns by a lock of the database, as they do in SQLite: what a rule
 reads inside one stays true until it commits, and rows are numbered in the order in which they become visible.
 
-Each statement is a way to the server and back. So what every call adds waits for the end of the transaction, and goes
-to the server in one statement. A transaction in which nothing else is asked or changed, as nearly all are, begins and
-ends with it: the statement takes the lock, looks whether another connection has committed meanwhile, and adds the rows.
+Each statement is a way to the server and back. So what calls and turns write waits for the end of the transaction, and
+goes to the server in one statement. A transaction in which nothing else is asked or changed, as nearly all are, begins
+and ends with it: the statement takes the lock, compares what was taken for true with what is kept, and writes the rows;
+see `pg_functions`. What the changes of a transaction will ask is looked up before, for all of them together.
 """
 
 import asyncio
@@ -28,12 +29,12 @@ from asyncpg.prepared_stmt import PreparedStatement
 
 from toolwire.errors import SettingsError, StoreUnavailable
 from toolwire.record.hrana import Cursor
-from toolwire.record.pg_dialect import COMMITS, LOCK, translated, writing_at_once
-from toolwire.record.transaction import EACH_CALL, StaleCache
+from toolwire.record.pg_dialect import COMMITS, LOCK, translated
+from toolwire.record.pg_functions import LINK_AUDIT, NUMBERS, Needs, facts_json, learn, looking, writing_name
+from toolwire.record.rows import CallKey, Row, read_card
+from toolwire.record.transaction import Cache, Facts, StaleCache
 
 T = TypeVar("T")
-Waiting = dict[str, list[list[Any]]]
-"""Of statements that every call makes, the rows."""
 _MAKE_SCHEMA = """
     DO $$ BEGIN EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_setting('search_path')); END $$
 """
@@ -47,7 +48,8 @@ _WATCHED = {
 _BEGIN = f"BEGIN; SELECT {LOCK}"
 _COMMIT = "SELECT nextval('commits'); COMMIT"
 _VERSION = f"SELECT {COMMITS}"
-_AT_ONCE = f"SELECT {writing_at_once()[0]}(${', $'.join(map(str, range(1, len(EACH_CALL) + 2)))})"
+_WRITE = f"SELECT {writing_name()}($1, $2, $3, $4)"
+_KNOWN, _LEFT = (f"SELECT * FROM {name}($1)" for name in looking())  # noqa: S608 -- our own names
 # PostgreSQL cannot keep the character 0, nor read JSON that spells it. A character for private use takes its place.
 _ESCAPES = (("\x00", "\ue000"), (r"\u0000", r"\ue000"))
 _PAGE = 500
@@ -70,6 +72,10 @@ def address_of(url: str) -> str:
     return f"postgresql://{parts.netloc}{parts.path}"
 
 
+class _Missing(sqlite3.OperationalError):
+    """The server cannot do by itself what it was asked to."""
+
+
 class PgConnection:
     """One writer's or reader's way to the server. What it raises is sqlite3.Error or StoreUnavailable."""
 
@@ -78,8 +84,11 @@ class PgConnection:
         self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
         self._writes = self._reads = False
-        self._waiting: Waiting = {}
+        self._waiting: list[tuple[int, list[list[Any]]]] = []
+        self._facts = Facts()
         self._is_here = False
+        self._chains: set[tuple[str, str]] = set()
+        self.digests: list[str] = []
         self._connecting = partial(
             asyncpg.connect,
             url,
@@ -96,12 +105,14 @@ class PgConnection:
     def _connect(self) -> None:
         self._connection: asyncpg.Connection[Any] = self._run(self._connecting())
         self._prepared: dict[str, PreparedStatement[Any]] = {}
-        self._seen = self._own = self._last = -1
+        self._has_written = False
+        self._last = -1
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
         """One statement."""
         if sql == "PRAGMA data_version":
-            return Cursor([(self._seen if self._is_here else self._version(),)])
+            self._last = -1 if self._is_here else int(self._run(self._connection.fetchval(_VERSION)))
+            return Cursor([(0,)])  # what is known is compared by the server, fact by fact
         if sql.startswith("PRAGMA"):
             return Cursor()
         match sql.split(None, 1)[0].upper():
@@ -115,18 +126,67 @@ class PgConnection:
             case _:
                 if self._reads:
                     return Cursor(self._pages(sql, parameters))
+                if self._writes and sql in NUMBERS:
+                    self._add(NUMBERS[sql], [_values(parameters)])
+                    return Cursor()
                 self._send()
                 return self._run(self._asked(sql, parameters), longer=1 if self._writes else _LONG)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """The same statement with each of these rows."""
         given = [_values(row) for row in rows]
-        if given and sql in EACH_CALL and sql not in self._waiting and (self._is_here or self._last >= 0):
-            self._waiting[sql] = given
+        if given and self._writes and sql in NUMBERS:
+            self._add(NUMBERS[sql], given)
         elif given:
             self._send()
             self._run(self._connection.executemany(translated(sql), given))
         return Cursor((), len(given))
+
+    def _add(self, number: int, rows: list[list[Any]]) -> None:
+        if self._waiting and self._waiting[-1][0] == number:
+            self._waiting[-1][1].extend(rows)
+        else:
+            self._waiting.append((number, rows))
+
+    def prepare(self, known: Cache, made: Sequence[Any]) -> Facts:
+        """In a transaction that has begun: look up what these changes will ask, all at once.
+
+        Gives where to note what else is taken for true.
+        """
+        known.heads.clear()  # other processes of this folder go on with the same chains
+        facts, needs = self._facts, Needs(known, made)
+        if needs.taken_over:
+            needs.calls.update(((*key, ""), None) for key in needs.taken_over)
+            keys = orjson.dumps(list(needs.taken_over)).decode()
+            facts.unfinished = {key: [] for key in needs.taken_over}
+            for row in self._run(self._connection.fetch(_LEFT, _value(keys))):
+                card = read_card(_read(row))
+                facts.unfinished[card.project, card.turn_id].append(card)
+        self.look_up(known, list(needs.calls))
+        return facts
+
+    def look_up(self, known: Cache, keys: Sequence[CallKey]) -> None:
+        """Learn of calls and their turns. Under the lock, what was looked up stays true."""
+        if keys:
+            rows = self._run(self._connection.fetch(_KNOWN, _value(orjson.dumps(keys).decode())))
+            learn(known, keys, map(_read, rows))
+            if not self._is_here:
+                self._facts.settled.update(keys, (key[:2] for key in keys))
+
+    def link_audit(self, rows: Sequence[Row], writer: str) -> bool:
+        """Let the server link audit rows. Not in a transaction that has begun there: under its lock they are known."""
+        chains = {(writer, row[2]) for row in rows}
+        if not (self._is_here and writer and chains <= self._chains):
+            self._chains |= chains  # one that is empty begins under the lock
+            return False
+        linked = []
+        for row in rows:
+            digested = orjson.dumps((*row, writer)).decode()[:-1]
+            if _value(digested) != digested:
+                return False
+            linked.append([*_values(row), digested, writer])
+        self._add(LINK_AUDIT, linked)
+        return True
 
     def make_schema(self) -> None:
         """Make the schema that the store lives in, if there is none. Two who do it at once both succeed."""
@@ -135,17 +195,26 @@ class PgConnection:
         except sqlite3.IntegrityError:
             return  # the other one was quicker
 
+    def parameter_types(self, sql: str) -> list[str]:
+        """The types of a statement's parameters."""
+        return [kind.name for kind in self._run(self._statement(sql)).get_parameters()]
+
     def run(self, script: str) -> None:
         """Statements in PostgreSQL's own words, which may take as long as they need."""
+        if self._writes:
+            self._send()
         self._run(self._connection.execute(script), longer=math.inf)
 
     def roll_back(self) -> None:
         """End the transaction, if there is still one. A server that is gone has rolled it back already."""
-        self._waiting, self._is_here, self._last = {}, False, -1
-        self._reads = False
+        self._forget_transaction()
+        self._reads = self._writes = False
         with contextlib.suppress(StoreUnavailable):
             if self._is_in_transaction():
                 self._run(self._connection.execute("ROLLBACK"))
+
+    def _forget_transaction(self) -> None:
+        self._waiting, self._facts, self._is_here, self._last = [], Facts(), False, -1
 
     def _is_in_transaction(self) -> bool:
         return not self._connection.is_closed() and self._connection.is_in_transaction()
@@ -158,8 +227,9 @@ class PgConnection:
             self._loop.close()
 
     def _begun(self, *, writes: bool) -> Cursor:
-        self._writes, self._reads = writes, not writes
-        self._waiting, self._is_here, self._last = {}, writes and self._own >= 0, -1
+        self._forget_transaction()
+        self._writes, self._reads, self.digests = writes, not writes, []
+        self._is_here = writes and self._has_written
         return Cursor() if self._is_here else self._begun_there()
 
     def _begun_there(self) -> Cursor:
@@ -175,14 +245,10 @@ class PgConnection:
     def _send(self) -> None:
         """Let the server hear of a transaction that has begun here, and of the rows that wait. Raises StaleCache."""
         if self._is_here:
-            known, self._is_here = self._own, False
+            self._is_here = False
             self._begun_there()
-            self._version()
-            if self._last != known:
-                raise self._stale()
-        waiting, self._waiting = self._waiting, {}
-        for sql, given in waiting.items():
-            self._run(self._connection.executemany(translated(sql), given))
+        if self._waiting or self._facts.turns or self._facts.calls:
+            self._write(ends=False)
 
     def _committed(self) -> Cursor:
         if not self._writes:
@@ -191,44 +257,47 @@ class PgConnection:
             return Cursor()
         if not self._is_in_transaction():
             raise sqlite3.OperationalError("cannot commit - no transaction is active")
-        if self._waiting:
-            own, last = self._run(self._added(self._last)), "COMMIT"
-            if own is None:  # the commits were counted by another program, and the rows were not added
-                raise self._stale()
-        else:  # under the lock no other connection counts
-            own, last = self._last + 1 if self._last >= 0 else -1, _COMMIT
+        last = _COMMIT
+        if self._waiting or self._facts.turns or self._facts.calls:
+            self._write(ends=True)
+            last = "COMMIT"
         status = self._run(self._connection.execute(last))
-        self._last = -1
+        self._forget_transaction()
+        self._writes = False
         if status != "COMMIT":
             raise sqlite3.OperationalError("the transaction was rolled back")
-        self._own = own
+        self._has_written = True
         return Cursor()
 
     def _written_at_once(self) -> Cursor:
         """Make a transaction that has begun here, all of it. Raises StaleCache."""
-        self._is_here = False
         if self._may_be_gone():
             raise self._stale()
-        if self._waiting:
-            number = self._run(self._added(self._own))
-        else:  # what was answered is true if no other connection has written
-            number = self._run(self._connection.fetchval(_VERSION))
-            number = number if number == self._own else None
-        if number is None:
-            raise self._stale()
-        self._own = number
+        if self._waiting or self._facts.turns or self._facts.calls:
+            self._write(ends=True)
+        self._forget_transaction()
+        self._writes = False
         return Cursor()
 
-    async def _added(self, known: int) -> int | None:
-        """Add the rows that wait. The number of the commit; none if there are others than those that were known."""
-        waiting, self._waiting = self._waiting, {}
-        rows = [orjson.dumps(waiting.get(sql, ())).decode() for sql in EACH_CALL]
-        number: int | None = await self._connection.fetchval(_AT_ONCE, known, *rows)
-        return number
+    def _write(self, *, ends: bool) -> None:
+        """Compare the facts and write the rows that wait. Raises StaleCache, and then nothing was written."""
+        waiting, self._waiting = self._waiting, []
+        facts = facts_json(self._facts)
+        self._facts.turns, self._facts.calls = {}, {}
+        texts = [orjson.dumps(part).decode() for part in (facts, waiting)]
+        known = self._last if self._last >= 0 else None
+        try:
+            digests = self._run(self._connection.fetchval(_WRITE, known, _value(texts[0]), texts[1], ends))
+        except _Missing:  # the chain was pruned
+            self._chains.clear()
+            raise self._stale() from None
+        if digests is None:
+            raise self._stale()
+        self.digests += digests
 
     def _stale(self) -> StaleCache:
         """What was known here may be wrong: the next transaction begins at the server."""
-        self._own = -1
+        self._has_written = False
         self.roll_back()
         return StaleCache("another connection has written meanwhile")
 
@@ -242,13 +311,6 @@ class PgConnection:
         heard = select.poll()
         heard.register(cast("Any", self._connection)._transport.get_extra_info("socket"), select.POLLIN)
         return bool(heard.poll(0))
-
-    def _version(self) -> int:
-        """As SQLite's: another number once another connection has committed."""
-        self._last = int(self._run(self._connection.fetchval(_VERSION)))
-        if self._last != self._own:
-            self._seen = self._last
-        return self._seen
 
     async def _asked(self, sql: str, parameters: Sequence[Any]) -> Cursor:
         statement = await self._statement(sql)
@@ -291,6 +353,8 @@ class PgConnection:
             raise StoreUnavailable(
                 f"{self._address} did not answer within {limit_s:g} s; another process may be writing, or it is far"
             ) from late
+        except asyncpg.SerializationError as error:
+            raise _Missing(str(error)) from error
         except _FULL as error:
             raise _refusal(error, sqlite3.SQLITE_FULL) from error
         except asyncpg.IntegrityConstraintViolationError as error:

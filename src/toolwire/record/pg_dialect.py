@@ -6,11 +6,9 @@ functions, which `FUNCTIONS` gives to PostgreSQL under the same names.
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
-from hashlib import sha256
+from functools import lru_cache
 
 from toolwire.record.lease_rows import NOW
-from toolwire.record.transaction import EACH_CALL
 
 _PLACE = re.compile(r"'[^']*'|\?(\d*)")
 _TYPELESS = re.compile(r"\?(\d+) IS NULL")
@@ -50,6 +48,7 @@ LOCK = "pg_advisory_xact_lock(hashtextextended('toolwire:' || current_schema(), 
 """Transactions that write take turns by it."""
 COMMITS = "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM commits)"
 """How many transactions that wrote have been committed; asked under the lock."""
+_DOLLAR = re.compile(r"\$(\d+)")
 _INSERT = re.compile(r"\s*INSERT INTO (\w+) \(([^)]+)\)\s+VALUES \((.*?)\)\s*(ON CONFLICT .*)?\Z", re.DOTALL)
 _NUMBERS = {
     "double precision": frozenset({"at", "created_at", "elapsed_ms", "total_ms", "max_ms", "last_error_at", "until"}),
@@ -57,29 +56,7 @@ _NUMBERS = {
 }
 
 
-@cache
-def writing_at_once() -> tuple[str, str]:
-    """The name of a function that makes a whole transaction of what calls write, and the statement that makes it.
-
-    It is told how many commits the caller knows of, and writes nothing if there are more by then. Its rows are JSON,
-    for each statement an array of arrays. The name changes with the body, so that versions do not meet.
-    """
-    adding = "\n".join(f"{_from_json(sql, f'${place}')};" for place, sql in enumerate(EACH_CALL, 2))
-    body = f"""
-        #variable_conflict use_column
-        BEGIN
-            PERFORM {LOCK};
-            IF {COMMITS} <> $1 THEN RETURN NULL; END IF;
-            {adding}
-            RETURN nextval('commits');
-        END
-    """
-    name = f"write_calls_{sha256(body.encode()).hexdigest()[:12]}"
-    rows = ", ".join(["json"] * len(EACH_CALL))
-    return name, f"CREATE OR REPLACE FUNCTION {name}(bigint, {rows}) RETURNS bigint LANGUAGE plpgsql AS $${body}$$"
-
-
-def _from_json(sql: str, given: str) -> str:
+def from_json(sql: str, given: str) -> str:
     """A statement that adds a row, as one that adds all rows of a JSON array."""
     found = _INSERT.match(sql)
     assert found is not None, sql
@@ -98,6 +75,13 @@ def _from_json(sql: str, given: str) -> str:
         values = f"(SELECT coalesce(max(seq), 0) FROM {table}) + each.ordinality, {values}"  # noqa: S608
     rows = f"json_array_elements({given}) WITH ORDINALITY AS each(value, ordinality)"
     return f"INSERT INTO {table} ({names}) SELECT {values} FROM {rows} {conflict or ''}"  # noqa: S608 -- our own words
+
+
+def row_from_json(sql: str, row: str, types: Sequence[str], more: Sequence[str] = ()) -> str:
+    """A statement whose parameters are in a JSON array, of these types; what is given besides comes after them."""
+    values = [f"({row} ->> {place})::{kind}" for place, kind in enumerate(types)]
+    values += more
+    return _DOLLAR.sub(lambda found: values[int(found[1]) - 1], translated(sql))
 
 
 @lru_cache(maxsize=512)

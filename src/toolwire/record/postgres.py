@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from toolwire.errors import StoreUnavailable
-from toolwire.record import pg_dialect, schema
+from toolwire.record import pg_dialect, pg_functions, schema
 from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.liveness import LEASE_S
 from toolwire.record.pg_connection import PgConnection, address_of
@@ -72,9 +72,10 @@ def _migrate(address: str, connection: sqlite3.Connection) -> None:
         server.make_schema()
         # Another process may have taken this step while we waited for the lock.
         _change(server, lambda: _take_step(server, _version(server, address)))
-    name, making = pg_dialect.writing_at_once()
-    if server.execute(_HAS_FUNCTION, (name,)).fetchone() is None:
-        _change(server, lambda: server.run(making))
+    functions = {pg_functions.writing_name(): "", **pg_functions.looking()}
+    if missing := [name for name in functions if server.execute(_HAS_FUNCTION, (name,)).fetchone() is None]:
+        making = [functions[name] or pg_functions.writing(server.parameter_types) for name in missing]
+        _change(server, lambda: server.run(";\n".join(making)))
 
 
 def _change(server: PgConnection, work: Callable[[], None]) -> None:

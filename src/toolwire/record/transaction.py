@@ -130,6 +130,11 @@ class Cache:
             return self
         return Cache(version)
 
+    def learn(self, key: CallKey, turn: TurnRow | None, card: CallCard | None) -> None:
+        """Take in a turn and a call of it as they are kept now. Calls that have ended are not held here."""
+        self.turns[key[:2]] = turn
+        self.calls[key] = card if card is None or card.result is None else _ENDED
+
     def forget_calls(self, turns: Collection[TurnKey]) -> None:
         """The calls of these turns are other ones now than is known: they are read again when they are asked for."""
         self.here.difference_update(turns)
@@ -137,8 +142,36 @@ class Cache:
 
 
 @dataclass(slots=True)
+class Facts:
+    """What a transaction took for true without asking the server. The server checks it before it writes anything.
+
+    `settled` is what was read, or changed, in the transaction itself.
+    """
+
+    turns: dict[TurnKey, TurnRow | None] = field(default_factory=dict)
+    calls: dict[CallKey, CallCard | None] = field(default_factory=dict)
+    settled: set[TurnKey | CallKey] = field(default_factory=set)
+    unfinished: dict[TurnKey, list[CallCard]] = field(default_factory=dict)
+    """Of turns that are taken over, the calls without a result."""
+
+    def note_turn(self, key: TurnKey, turn: TurnRow | None) -> None:
+        if key not in self.settled:
+            self.settled.add(key)
+            self.turns[key] = turn
+
+    def note_call(self, key: CallKey, card: CallCard | None) -> None:
+        if key not in self.settled:
+            self.settled.add(key)
+            self.calls[key] = card
+
+
+@dataclass(slots=True)
 class Transaction:
-    """What a transaction knows and will add. Its changes read here, and keep it true for those after them."""
+    """What a transaction knows and will add. Its changes read here, and keep it true for those after them.
+
+    `facts` is given where other connections may write while this one believes what it knows; elsewhere a version of
+    the whole database says whether what is known is still true.
+    """
 
     connection: sqlite3.Connection
     known: Cache
@@ -150,17 +183,29 @@ class Transaction:
     charges: dict[TurnKey, int] = field(default_factory=dict)
     claims: dict[CallKey, Row] = field(default_factory=dict)
     writer: str = ""
+    facts: Facts | None = None
 
     def turn(self, key: TurnKey) -> TurnRow | None:
         """The current epoch, the state and the owner of a turn, if it is kept."""
         turns = self.known.turns
-        if key not in turns:
+        if key in turns:
+            if self.facts is not None:
+                self.facts.note_turn(key, turns[key])
+        else:
             row = self.connection.execute(_TURN, key).fetchone()
             turns[key] = None if row is None else TurnRow(*row)
+            if self.facts is not None:
+                self.facts.settled.add(key)
         return turns[key]
+
+    def turn_of_holder(self, key: TurnKey) -> TurnRow | None:
+        """The same as it was a while ago, for what does not depend on it."""
+        return self.known.turns[key] if key in self.known.turns else self.turn(key)
 
     def set_turn(self, key: TurnKey, turn: TurnRow) -> None:
         self.known.turns[key] = turn
+        if self.facts is not None:
+            self.facts.settled.add(key)
 
     def call(self, key: CallKey) -> CallCard | None:
         """A kept call, with its token and result, and including what this transaction has added."""
@@ -169,12 +214,21 @@ class Transaction:
             calls[key] = None
         known = calls.get(key, _ENDED)
         if not isinstance(known, _Ended):
+            if self.facts is not None:
+                self.facts.note_call(key, known)
             return known
         self.flush()
         row = self.connection.execute(CARD, key).fetchone()
         card = None if row is None else read_card(row)
         calls[key] = card if card is None or card.result is None else _ENDED
+        if self.facts is not None:
+            self.facts.settled.add(key)
         return card
+
+    def look_up(self, keys: Sequence[CallKey]) -> None:
+        """Know these calls and their turns, by one question where each question is a long way."""
+        if (look_up := getattr(self.connection, "look_up", None)) is not None:
+            look_up(self.known, [key for key in keys if key not in self.known.calls or key[:2] not in self.known.turns])
 
     def add_call(self, key: CallKey, card: CallCard, row: Row) -> None:
         self.records.append(row)
@@ -236,6 +290,8 @@ class Transaction:
 
     def _add_audit(self) -> list[Row]:
         """Add the audit rows, each with its digest: this transaction alone writes, so the newest rows are known."""
+        if (server := getattr(self.connection, "link_audit", None)) is not None and server(self.audit, self.writer):
+            return [(*row, None) for row in self.audit]
         heads, chained, own = self.known.heads, [], []
         for place, row in enumerate(self.audit):
             project = row[2]

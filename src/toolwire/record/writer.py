@@ -331,6 +331,8 @@ class Connection:
             self._known = self._known.still_true(connection)
             self._liveness.join(connection)
             tx = Transaction(connection, self._known, self._liveness.alive_on(connection), writer=self._name)
+            if (prepare := getattr(connection, "prepare", None)) is not None:
+                tx.facts = prepare(self._known, changes)
             outcomes = [change(tx) for change in changes]
             tx.flush()
             connection.execute("COMMIT")
@@ -342,7 +344,7 @@ class Connection:
                 connection.execute("ROLLBACK")
             raise
         if tx.audited:
-            self._audited(tx.audited)
+            self._audited(tx.audited if tx.facts is None else _with_digests(connection, tx.audited))
         return outcomes
 
     def drop(self) -> None:
@@ -352,6 +354,12 @@ class Connection:
                 self._connection.close()
             self._connection = None
             self._known = Cache()
+
+
+def _with_digests(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[Row]:
+    """Audit rows with the digests that a server has given those that it linked itself."""
+    digests = iter(getattr(connection, "digests", ()))
+    return [row if row[-1] is not None else (*row[:-1], next(digests)) for row in rows]
 
 
 def _failed(done: "asyncio.Future[Any]") -> bool:

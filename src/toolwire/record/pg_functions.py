@@ -1,0 +1,225 @@
+"""Functions in the server that write a whole transaction at once, and look up what one will ask. PostgreSQL only.
+
+A connection believes what it knows of turns and calls, though other processes write meanwhile. So it sends with its
+rows the facts that it took for true. The function takes the lock of all writers, compares the facts with what is kept,
+and writes nothing if one of them is wrong: the transaction is then made again, step by step, under the lock. It also
+links the rows of the audit log, so that the processes of one folder need not know of one another's newest row.
+
+The names of the functions change with their text, so that versions do not meet.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from hashlib import sha256
+from typing import Any, Final
+
+from toolwire.protocol.records import CallCard
+from toolwire.record import changes, dispatch_rows
+from toolwire.record.pg_dialect import COMMITS, LOCK, from_json, row_from_json
+from toolwire.record.rows import CallKey, Row, TurnKey, call_key, columns, read_card
+from toolwire.record.transaction import (
+    ADD_AUDIT,
+    ADD_WRITER,
+    CARD_COLUMNS,
+    CARD_JOINS,
+    EACH_CALL,
+    Cache,
+    Facts,
+    TurnRow,
+)
+
+EACH_TURN = (
+    changes.BEGIN_TURN, changes.TAKE_OVER, changes.TOUCH, changes.RELEASE_TURN, changes.END_TURN, changes.CHARGED,
+    changes.ADD_LOOP, changes.SPEND, dispatch_rows.KEEP, dispatch_rows.DROP, dispatch_rows.LATER,
+)  # fmt: skip
+"""Statements that turns make and whose outcome is not looked at; each is made for one row after the other."""
+
+_ALL: Final = (*EACH_CALL, *EACH_TURN)
+NUMBERS: Final = {sql: number for number, sql in enumerate(_ALL)}
+LINK_AUDIT: Final = len(_ALL)
+"""Audit rows that the server links, each with what is digested of it, less its number."""
+
+Types = Callable[[str], Sequence[str]]
+"""The types of a statement's parameters."""
+
+_BY_INDEX = "SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off"
+"""A plan is kept for as long as a connection lives, and small tables grow."""
+_OTHER_TURN = """
+    SELECT 1 FROM json_array_elements(facts -> 'turns') AS f(v)
+    LEFT JOIN turns t ON t.id = f.v ->> 1 AND t.project = f.v ->> 0
+    WHERE (t.epoch, t.state, t.owner) IS DISTINCT FROM ((f.v ->> 2)::bigint, f.v ->> 3, f.v ->> 4)
+"""
+# A call that was opened as begun has the id of its card for a token, which is in no other row.
+_OTHER_CALL = """
+    SELECT 1 FROM json_array_elements(facts -> 'calls') AS f(v)
+    LEFT JOIN records c ON c.turn_id = f.v ->> 1 AND c.project = f.v ->> 0 AND c.call_id = f.v ->> 2
+        AND c.schema_name = 'tool.call'
+    LEFT JOIN starts s ON s.turn_id = f.v ->> 1 AND s.project = f.v ->> 0 AND s.call_id = f.v ->> 2
+    WHERE c.id IS DISTINCT FROM f.v ->> 3
+        OR EXISTS (SELECT 1 FROM records r WHERE r.turn_id = f.v ->> 1 AND r.project = f.v ->> 0
+                   AND r.call_id = f.v ->> 2 AND r.schema_name = 'tool.result')
+        OR c.id IS NOT NULL AND (
+            coalesce(s.token, '') <> f.v ->> 5
+                AND NOT (s.token IS NULL AND ((f.v ->> 4)::bigint = 0 OR f.v ->> 5 = f.v ->> 3))
+            OR coalesce(s.starts, 0) < 0 AND (f.v ->> 4)::bigint > 0
+            OR coalesce(s.owner, '') <> f.v ->> 6
+            OR s.until IS DISTINCT FROM (f.v ->> 7)::float8
+            OR coalesce(s.detached, 0) <> (f.v ->> 8)::bigint
+            OR coalesce(s.cancel, '') <> f.v ->> 9
+        )
+"""
+_LINKED = f"""
+    FOR one IN SELECT value AS v FROM json_array_elements(op -> 1) LOOP
+        SELECT w.number, a.digest INTO own, head FROM audit_writers w JOIN audit a ON a.seq = w.seq
+        WHERE w.writer = one.v ->> 14 AND w.project = one.v ->> 2 ORDER BY w.seq DESC LIMIT 1;
+        IF own IS NULL THEN RAISE EXCEPTION 'the chain has no row yet' USING ERRCODE = 'serialization_failure'; END IF;
+        own := own + 1;
+        head := encode(sha256(convert_to(head || E'\\n' || (one.v ->> 13) || ',' || own || ']', 'UTF8')), 'hex');
+        {row_from_json(ADD_AUDIT, "one.v", ("float8", *["text"] * 10, "float8", "text"), ("head",))};
+        {row_from_json(ADD_WRITER, "one.v", (), ("0", "(one.v ->> 14)", "own", "(one.v ->> 2)"))};
+        digests := digests || head;
+    END LOOP;
+"""  # noqa: S608 -- our own words
+
+
+@cache
+def writing_name() -> str:
+    """The name of the function that writes; see `writing`."""
+    return f"write_calls_{_digest(*_ALL, _OTHER_TURN, _OTHER_CALL, _LINKED, 'a')}"
+
+
+def writing(types: Types) -> str:
+    """The statement that makes the function which writes.
+
+    It is given a count of commits, to be compared if it is one; facts; statements, each by its number with rows; and
+    whether the transaction ends with it. It gives the digests of the audit rows that it linked, and nothing at all
+    where it wrote nothing because a fact is wrong.
+    """
+    each = [f"WHEN {NUMBERS[sql]} THEN {from_json(sql, '(op -> 1)')};" for sql in EACH_CALL]
+    for sql in EACH_TURN:
+        made = row_from_json(sql, "one.v", types(sql))
+        loop = f"FOR one IN SELECT value AS v FROM json_array_elements(op -> 1) LOOP {made}; END LOOP;"  # noqa: S608
+        each.append(f"WHEN {NUMBERS[sql]} THEN {loop}")
+    whens = "\n".join((*each, f"WHEN {LINK_AUDIT} THEN {_LINKED}"))
+    return f"""
+        CREATE OR REPLACE FUNCTION {writing_name()}(known bigint, facts json, ops json, ends boolean) RETURNS text[]
+        LANGUAGE plpgsql {_BY_INDEX} AS $$
+        #variable_conflict use_column
+        DECLARE op json; one record; own bigint; head text; digests text[] := '{{}}';
+        BEGIN
+            PERFORM {LOCK};
+            IF known IS NOT NULL AND {COMMITS} <> known THEN RETURN NULL; END IF;
+            PERFORM * FROM ({_OTHER_TURN}) AS other; IF FOUND THEN RETURN NULL; END IF;
+            PERFORM * FROM ({_OTHER_CALL}) AS other; IF FOUND THEN RETURN NULL; END IF;
+            FOR op IN SELECT value FROM json_array_elements(ops) LOOP
+                CASE (op ->> 0)::int
+                {whens}
+                END CASE;
+            END LOOP;
+            IF ends THEN PERFORM nextval('commits'); END IF;
+            RETURN digests;
+        END $$
+    """  # noqa: S608
+
+
+_CARD = " ".join(CARD_COLUMNS.split()).removeprefix("SELECT ")
+_CARD_TYPES = "text, text, text, text, float8, text, bigint, text, float8, bigint, text, bigint, text, text"
+_KNOWN = f"""
+    SELECT t.epoch, t.state, t.owner, {_CARD} FROM json_array_elements($1) WITH ORDINALITY AS k(v, place)
+    LEFT JOIN turns t ON t.id = k.v ->> 1 AND t.project = k.v ->> 0
+    LEFT JOIN records c ON c.turn_id = k.v ->> 1 AND c.project = k.v ->> 0 AND c.call_id = k.v ->> 2
+        AND c.schema_name = 'tool.call'
+    {CARD_JOINS}
+    ORDER BY k.place
+"""  # noqa: S608 -- our own words
+_UNFINISHED = f"""
+    SELECT {_CARD} FROM json_array_elements($1) AS k(v)
+    JOIN records c ON c.turn_id = k.v ->> 1 AND c.project = k.v ->> 0 AND c.schema_name = 'tool.call'
+    {CARD_JOINS}
+    WHERE r.id IS NULL
+"""  # noqa: S608
+
+
+@cache
+def looking() -> dict[str, str]:
+    """The functions that look up what transactions will ask: their names and the statements that make them."""
+    made = {}
+    shapes = (("known_calls", f"bigint, text, text, {_CARD_TYPES}", _KNOWN), ("calls_left", _CARD_TYPES, _UNFINISHED))
+    for name, types, sql in shapes:
+        full = f"{name}_{_digest(types, sql)}"
+        table = ", ".join(f"c{place} {kind}" for place, kind in enumerate(types.split(", ")))
+        made[full] = (
+            f"CREATE OR REPLACE FUNCTION {full}(json) RETURNS TABLE ({table}) LANGUAGE plpgsql STABLE {_BY_INDEX} AS "
+            f"$$ #variable_conflict use_column\nBEGIN RETURN QUERY {sql}; END $$"
+        )
+    return made
+
+
+def _digest(*parts: str) -> str:
+    return sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+# What changes ask
+
+
+class Needs:
+    """What the changes of a transaction will ask that is not known yet."""
+
+    def __init__(self, known: Cache, made: Iterable[Callable[..., Any]]) -> None:
+        self.calls: dict[CallKey, None] = {}
+        self.taken_over: dict[TurnKey, None] = {}
+        for change in made:
+            self._add(known, change)
+
+    def _add(self, known: Cache, change: Callable[..., Any]) -> None:
+        if isinstance(change, changes.OpenCard):
+            self._add_call(known, change.key)
+            return
+        if not isinstance(change, partial):
+            return
+        given = change.keywords
+        inner = given.get("change")
+        if isinstance(inner, partial):
+            self._add(known, inner)
+        elif change.func in (changes.claim, changes.close, changes.renew):
+            self._add_call(known, call_key(given["card"]))
+        elif change.func is dispatch_rows.keep:
+            sent = given["dispatch"]
+            project, turn_id, call_id = columns(sent.project, sent.turn_id, sent.call_id)
+            self._add_call(known, (project, turn_id, call_id))
+        elif change.func is changes.begin:  # nearly always new, and the server looks whether it is
+            known.turns.setdefault(given["key"])
+        elif change.func is changes.say:
+            for one in given["cards"]:
+                known.calls.setdefault(one.key)
+        elif change.func is changes.resume:
+            self.taken_over[given["key"]] = None
+
+    def _add_call(self, known: Cache, key: CallKey) -> None:
+        if (key not in known.calls and key[:2] not in known.here) or key[:2] not in known.turns:
+            self.calls[key] = None
+
+
+def learn(known: Cache, keys: Sequence[CallKey], rows: Iterable[Row]) -> None:
+    """Take in what the server has said about calls."""
+    for key, (epoch, state, owner, *card) in zip(keys, rows, strict=True):
+        turn = None if epoch is None else TurnRow(epoch, state, owner)
+        known.learn(key, turn, None if card[0] is None else read_card(tuple(card)))
+
+
+# What is sent
+
+
+def facts_json(facts: Facts) -> dict[str, list[list[Any]]]:
+    return {
+        "turns": [[*key, *(turn or (None, None, None))] for key, turn in facts.turns.items()],
+        "calls": [[*key, *_fact(card)] for key, card in facts.calls.items()],
+    }
+
+
+def _fact(card: CallCard | None) -> tuple[Any, ...]:
+    if card is None:
+        return (None,) * 7
+    return (
+        card.record_id, card.attempt, card.token, card.owner, card.until, int(card.detached), card.cancel,
+    )  # fmt: skip
