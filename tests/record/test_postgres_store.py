@@ -182,6 +182,34 @@ async def test_the_rows_of_a_call_take_one_way_to_the_server(postgres: PostgresS
         assert [one.result for one in await store.calls()] == [success(a_call(f"call-{n}")) for n in (2, 1, 0)]
 
 
+async def test_calls_of_two_processes_take_few_ways_to_the_server_side_by_side(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """A call that another process claims is looked up once; nothing else is asked, though both write in turns."""
+    schema, turn = new_schema(), a_turn()
+    async with (
+        opened(postgres.url, tmp_path / "home", schema) as runs,
+        opened(postgres.url, tmp_path / "home", schema) as works,
+    ):
+        await runs.begin(turn)
+        await runs.audit([a_row("before")])
+        await works.audit([a_row("before")])
+        asked: list[str] = []
+        for store in (runs, works):
+            server = cast(PgConnection, store._writer._connection._connection)
+            server._connection.add_query_logger(lambda record: asked.append(record.query))
+        for number in range(3):
+            call = a_call(f"call-{number}")
+            card = await runs.open(a_card(call, turn), [a_row("allowed")])
+            held = await works.claim(card, [a_row("started")])
+            await works.close(held, success(call), [a_row("finished")])
+
+        names = [query.split("SELECT ")[1].removeprefix("* FROM ").split("_calls")[0] for query in asked]
+        assert names == ["write", "known", "write", "write"] * 3
+        assert (await runs.audit_chain()).broken_at is None
+        assert [row.event for row in await runs.audit_log()].count("finished") == 3
+
+
 @pytest.mark.parametrize("text", ["a\x00b", "\x00", "\ue000", "\ue0000\x001", "\\u0000", "��"])
 async def test_every_text_comes_back_as_it_was(postgres: PostgresServer, tmp_path: Path, text: str) -> None:
     async with opened(postgres.url, tmp_path, new_schema()) as store:
