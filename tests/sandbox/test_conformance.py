@@ -53,3 +53,14 @@ async def test_an_engine_gives_what_it_promises(boxed_by: Callable[[str], Sandbo
     lacking = {finding.probe.name: finding.said for finding in findings if not finding.given}
     accepted = NOT_GIVEN[engine] | (set() if os.geteuid() == 0 else NEEDS_ROOT[engine])
     assert {name: said for name, said in lacking.items() if name not in accepted} == {}
+
+
+async def test_of_probes_that_share_a_box_those_that_get_through_are_named(boxed_by: Callable[[str], Sandbox]) -> None:
+    shared = [probe for probe in PROBES if probe.name in ("host_file", "path", "host_processes", "planted_start_up")]
+    assert all(probe.asks for probe in shared)
+
+    findings = [finding async for finding in examined(boxed_by("none"), shared)]
+
+    assert {finding.probe.name: finding.given for finding in findings} == {
+        "host_file": False, "host_processes": False, "path": True, "planted_start_up": True,
+    }  # fmt: skip

@@ -31,6 +31,12 @@ class Probe:
     writable: bool = True
     bare: bool = False
     plants: str = ""
+    asks: bool = False
+    """It changes nothing and waits for nothing, so that one box can be asked it together with others of its kind."""
+
+
+def _asking(name: str, tries: str, script: str, threat: str) -> Probe:
+    return Probe(name, tries, script, threat, asks=True)
 
 
 def _call(name: str, arguments: str, threat: str = "T28") -> Probe:
@@ -40,7 +46,7 @@ def _call(name: str, arguments: str, threat: str = "T28") -> Probe:
         f"perl -e '$r = syscall({which}, {arguments}); "
         'print "ESCAPED\\n" unless $r == -1 && ($!{EPERM} || $!{ENOSYS} || $!{EACCES})\''
     )
-    return Probe(f"syscall_{name}", f"call {name}", script if which is not None else ":", threat)
+    return _asking(f"syscall_{name}", f"call {name}", script if which is not None else ":", threat)
 
 
 def _every_denied_call() -> str:
@@ -53,7 +59,7 @@ def _every_denied_call() -> str:
 
 def _family(name: str, family: int, kind: int = 3) -> Probe:
     script = f"perl -e 'socket(S, {family}, {kind}, 0) and print \"ESCAPED\\n\"'"
-    return Probe(f"socket_{name}", f"open a {name} socket", script, "T41")
+    return _asking(f"socket_{name}", f"open a {name} socket", script, "T41")
 
 
 def _tries(what: str, shown: str = "") -> str:
@@ -74,30 +80,30 @@ _OLD_NUMBERS = (
 )
 
 FILES = (
-    Probe("host_file", "read a file of the host", _tries("grep -q . {canary}"), "T20"),
+    _asking("host_file", "read a file of the host", _tries("grep -q . {canary}"), "T20"),
     Probe("host_file_by_link", "read it through a link", _tries("ln -s {canary} l && grep -q . l"), "T21"),
-    Probe("host_file_by_proc", "read it through /proc/1/root", _tries("grep -q . /proc/1/root{canary}"), "T21"),
+    _asking("host_file_by_proc", "read it through /proc/1/root", _tries("grep -q . /proc/1/root{canary}"), "T21"),
     Probe("host_file_by_hard_link", "link it into the workspace", _tries("ln {canary} h && grep -q . h"), "T22"),
     Probe("host_write", "write beside it", _tries("touch {outside}/written"), "T20"),
-    Probe("passwords", "read /etc/shadow", _tries("grep -q . /etc/shadow"), "T20"),
-    Probe("accounts", "learn the names of the host's users", _tries("grep -q ^daemon: /etc/passwd"), "T20"),
-    Probe("root_home", "list root's home", _tries("ls /ro?t/.[a-z]*"), "T20"),
-    Probe("logs", "read the host's /var", _tries("ls /var/log/*"), "T20"),
+    _asking("passwords", "read /etc/shadow", _tries("grep -q . /etc/shadow"), "T20"),
+    _asking("accounts", "learn the names of the host's users", _tries("grep -q ^daemon: /etc/passwd"), "T20"),
+    _asking("root_home", "list root's home", _tries("ls /ro?t/.[a-z]*"), "T20"),
+    _asking("logs", "read the host's /var", _tries("ls /var/log/*"), "T20"),
     Probe("write_usr", "write into /usr", _tries("touch /usr/written /usr/bin/written"), "T20"),
     Probe("write_etc", "write into /etc", _tries("touch /etc/written"), "T20"),
     Probe("write_root", "write into /", _tries("touch /written"), "T20"),
     Probe("read_only_workspace", "write a workspace that is read-only", _tries("touch w"), "T20", writable=False),
     Probe("device_made", "make a device", _tries("mknod d b 8 0"), "T28"),
-    Probe("disks", "see the disks", _tries("ls /dev/[sv]d[a-z] /dev/nvme* /dev/mem /dev/kmsg | grep -q ."), "T28"),
-    Probe("daemons", "see sockets of daemons", _tries("find /run /var/run -type s | grep -q ."), "T20"),
-    Probe("workspace_socket", "reach a socket of a daemon in the workspace", _reaches("{socket}"), "T87"),
-    Probe("workspace_socket_below", "reach one further down", _reaches("deep/er/{socket}"), "T87"),
+    _asking("disks", "see the disks", _tries("ls /dev/[sv]d[a-z] /dev/nvme* /dev/mem /dev/kmsg | grep -q ."), "T28"),
+    _asking("daemons", "see sockets of daemons", _tries("find /run /var/run -type s | grep -q ."), "T20"),
+    _asking("workspace_socket", "reach a socket of a daemon in the workspace", _reaches("{socket}"), "T87"),
+    _asking("workspace_socket_below", "reach one further down", _reaches("deep/er/{socket}"), "T87"),
     Probe("read_only_socket", "reach one from a reading box", _reaches("{socket}"), "T87", writable=False),
     Probe("workspace_pipe", "write to a pipe of a daemon", _tries("timeout 2 bash -c 'echo x > {pipe}'"), "T87"),
-    Probe("sysfs", "see /sys", _tries("ls /sys/kernel/*"), "T28"),
-    Probe("shared_tmp", "see the host's /tmp", _tries("ls {tmp}"), "T72"),
-    Probe("shared_memory", "see the host's /dev/shm", _tries("ls {shm}"), "T72"),
-    Probe(
+    _asking("sysfs", "see /sys", _tries("ls /sys/kernel/*"), "T28"),
+    _asking("shared_tmp", "see the host's /tmp", _tries("ls {tmp}"), "T72"),
+    _asking("shared_memory", "see the host's /dev/shm", _tries("ls {shm}"), "T72"),
+    _asking(
         "shared_segments",
         "use shared memory of the host",
         _tries("perl -e 'exit(defined shmget({segment}, 1, 0) ? 0 : 1)'"),
@@ -140,7 +146,7 @@ PROTECTED = (
     Probe("git_moved", "move .git aside", _tries("mv .git old"), "T23"),
     Probe("git_link", "put a link where the hooks are", _tries("rm -rf .git/hooks && ln -s /tmp .git/hooks"), "T23"),
     Probe("git_made", "make .git/hooks where no .git is", _tries("mkdir -p .git/hooks"), "T23", bare=True),
-    Probe("own_record", "read our own record", _tries("grep -q . .toolwire/record"), "T23"),
+    _asking("own_record", "read our own record", _tries("grep -q . .toolwire/record"), "T23"),
     Probe("own_record_written", "write into it", _tries("echo x > .toolwire/written"), "T23"),
     Probe("own_folder", "make our own folder", _tries("mkdir -p .toolwire/x"), "T23", bare=True),
     *(_planted(*each) for each in _PLANTED),
@@ -166,34 +172,34 @@ PROTECTED = (
 )
 
 PROCESSES = (
-    Probe("host_processes", "see a process of the host", _tries("test -d /proc/{pid}"), "T27"),
-    Probe("host_signal", "signal it", _tries("kill -0 {pid}"), "T28"),
-    Probe(
+    _asking("host_processes", "see a process of the host", _tries("test -d /proc/{pid}"), "T27"),
+    _asking("host_signal", "signal it", _tries("kill -0 {pid}"), "T28"),
+    _asking(
         "launcher_environment",
         "read the launcher's environment",
         _tries("test $$ != 1 && grep -qz . /proc/1/environ"),
         "T27",
     ),
-    Probe(
+    _asking(
         "launcher_words",
         "read host paths in command lines",
         _tries("test $$ != 1 && grep -qa {host_path} /proc/1/cmdline"),
         "T27",
     ),
-    Probe(
+    _asking(
         "mounts",
         "read host paths in lists of mounts",
         _tries("cat /proc/mounts /proc/*/mount* /proc/*/task/*/mount* 2>/dev/null | grep -qa {host_path}"),
         "T88",
     ),
-    Probe(
+    _asking(
         "descriptors",
         "inherit descriptors",
         'perl -e \'opendir D, "/proc/self/fd"; @open = grep { /\\d/ && $_ > 2 } readdir D; '
         'print "ESCAPED\\n" if @open > 1\'',
         "T27",
     ),
-    Probe("launcher_descriptors", "use the launcher's", _tries("ls -l /proc/1/fd | grep -q memfd"), "T27"),
+    _asking("launcher_descriptors", "use the launcher's", _tries("ls -l /proc/1/fd | grep -q memfd"), "T27"),
     Probe(
         "daemon",
         "leave a daemon behind",
@@ -208,21 +214,21 @@ PROCESSES = (
         "T30",
         evidence="process",
     ),
-    Probe("root_inside", "be root", "test $(id -u) = 0 && echo ESCAPED; true", "T28"),
-    Probe("become_root", "become root", _tries("perl -e '$> = 0; $< = 0; exit($> == 0 ? 0 : 1)'"), "T28"),
-    Probe(
+    _asking("root_inside", "be root", "test $(id -u) = 0 && echo ESCAPED; true", "T28"),
+    _asking("become_root", "become root", _tries("perl -e '$> = 0; $< = 0; exit($> == 0 ? 0 : 1)'"), "T28"),
+    _asking(
         "capabilities",
         "have a capability",
         _tries("grep -E '^Cap(Eff|Prm|Bnd|Amb)' /proc/self/status | grep -q [1-9a-f]$"),
         "T28",
     ),
-    Probe(
+    _asking(
         "new_privileges",
         "gain privileges by setuid programs",
         _tries("grep -q 'NoNewPrivs:.0' /proc/self/status"),
         "T28",
     ),
-    Probe("no_filter", "run without a system call filter", _tries("grep -q 'Seccomp:.0' /proc/self/status"), "T28"),
+    _asking("no_filter", "run without a system call filter", _tries("grep -q 'Seccomp:.0' /proc/self/status"), "T28"),
     Probe("set_id_file", "make a program that runs as its owner", _tries("cp /bin/true s && chmod u+s s"), "T28"),
     Probe("set_id_group", "make one that runs as its group", _tries("cp /bin/true s && chmod 2755 s"), "T28"),
     Probe(
@@ -232,12 +238,12 @@ PROCESSES = (
         "T28",
     ),
     _call("openat2", '-100, "/tmp", 0, 0'),
-    Probe("terminal", "open the operator's terminal", _tries(": < /dev/tty"), "T32"),
-    Probe("host_name", "learn the host's name", _tries("test $(uname -n) = {host}"), "T72"),
-    Probe(
+    _asking("terminal", "open the operator's terminal", _tries(": < /dev/tty"), "T32"),
+    _asking("host_name", "learn the host's name", _tries("test $(uname -n) = {host}"), "T72"),
+    _asking(
         "path", "find programs in the workspace", 'case ":$PATH:" in *:.:*|*::*|*workspace*) echo ESCAPED;; esac', "T73"
     ),
-    Probe(
+    _asking(
         "planted_start_up",
         "have bash read a planted file",
         'test -n "$BASH_ENV$ENV$LD_PRELOAD" && echo ESCAPED; true',
@@ -251,7 +257,7 @@ KERNEL = (
     Probe("sysrq", "press a system key", _tries("echo h > /proc/sysrq-trigger"), "T28"),
     Probe("cgroup_mount", "mount a cgroup", _tries("mkdir c && mount -t cgroup -o memory none c"), "T28"),
     Probe("cgroup_write", "leave the limits", _tries("echo $$ > /sys/fs/cgroup/cgroup.procs"), "T29"),
-    Probe("user_namespace", "make a user namespace", _tries("unshare -U true"), "T28"),
+    _asking("user_namespace", "make a user namespace", _tries("unshare -U true"), "T28"),
     Probe("remount", "make /usr writable", _tries("mount -o remount,rw /usr"), "T28"),
     _call("ptrace", "0, 0, 0, 0"),
     _call("process_vm_readv", "$$, 0, 0, 0, 0, 0"),
@@ -281,27 +287,27 @@ KERNEL = (
     _call("fanotify_init", "0, 0"),
     _call("personality", "0x0040000"),
     _call("clone3", "0, 0"),
-    Probe("every_denied_call", "make any call that is on our list", _every_denied_call(), "T28"),
+    _asking("every_denied_call", "make any call that is on our list", _every_denied_call(), "T28"),
     Probe(
         "old_numbers",
         "call the kernel by the numbers of 32-bit programs",
         f'perl -e \'print pack("H*", "{_OLD_NUMBERS}")\' > old && chmod +x old && ./old 2>/dev/null; true',
         "T28",
     ),
-    Probe(
+    _asking(
         "other_numbers",
         "call it by those of x32",
         "perl -e 'print \"ESCAPED\\n\" if syscall(0x40000000 + 39) > 0'",
         "T28",
     ),
-    Probe(
+    _asking(
         "line_discipline",
         "have the kernel load a module for a terminal",
         'perl -e \'$n = pack("i", 3); open(T, "+<", "/dev/ptmx"); ioctl(T, 0x5423, $n); '
         'print "ESCAPED\\n" unless $!{EPERM}\'',
         "T28",
     ),
-    Probe(
+    _asking(
         "tiocsti",
         "type into a terminal",
         'perl -e \'ioctl(STDIN, 0x5412, $c = "x"); print "ESCAPED\\n" unless $!{EPERM}\'',
@@ -315,7 +321,7 @@ NETWORK = (
     Probe(
         "datagram", "send a datagram to the host", "echo x > /dev/udp/127.0.0.1/{udp}; true", "T41", evidence="datagram"
     ),
-    Probe(
+    _asking(
         "abstract_socket",
         "reach an abstract socket",
         _tries(
@@ -324,10 +330,10 @@ NETWORK = (
         ),
         "T41",
     ),
-    Probe("interfaces", "see network interfaces", _tries("grep -v 'lo:' /proc/net/dev | grep -q :"), "T41"),
+    _asking("interfaces", "see network interfaces", _tries("grep -v 'lo:' /proc/net/dev | grep -q :"), "T41"),
     Probe("names", "ask for a name", _tries("timeout 2 getent hosts example.com"), "T41"),
-    Probe("raw_socket", "open a raw socket", "perl -e 'socket(S, 2, 3, 1) and print \"ESCAPED\\n\"'", "T41"),
-    Probe(
+    _asking("raw_socket", "open a raw socket", "perl -e 'socket(S, 2, 3, 1) and print \"ESCAPED\\n\"'", "T41"),
+    _asking(
         "socket_pair",
         "open a pair of TIPC sockets",
         "perl -e 'socketpair(A, B, 30, 1, 0); print \"ESCAPED\\n\" unless $!{EAFNOSUPPORT}'",
@@ -393,7 +399,7 @@ LIMITS = (
         "T29",
         limits=SMALL,
     ),
-    Probe("core_dump", "leave a core dump", "test $(ulimit -c) = 0 || echo ESCAPED", "T29"),
+    _asking("core_dump", "leave a core dump", "test $(ulimit -c) = 0 || echo ESCAPED", "T29"),
     Probe(
         "spin",
         "use more processor time than allowed",
