@@ -83,7 +83,7 @@ class ProbedHost:
     async def ask_together(self, ops: ExecOps, probes: Sequence[Probe]) -> list[ProbeFinding]:
         """Probes that only ask, in one box, since to open and close one takes far longer than to ask.
 
-        Gives the findings of those that ended and said nothing. What became of the others is for a box of their own.
+        Gives the findings of those that were given what they must. The others are to be asked in a box of their own.
         """
         script = "\n".join(f"echo asking {one.name}\n(\n{one.script}\n)\necho asked {one.name}" for one in probes)
         try:
@@ -91,8 +91,7 @@ class ProbedHost:
                 said = f"\n{ran.stdout.text}"
         except ToolFailure:
             return []
-        silent = [one for one in probes if f"\nasking {one.name}\nasked {one.name}\n" in said]
-        return [ProbeFinding(one, given=True) for one in silent]
+        return [ProbeFinding(one, given=True) for one in probes if _is_given(one, said)]
 
     @asynccontextmanager
     async def _boxed(self, ops: ExecOps, probe: Probe) -> AsyncIterator[tuple[Path, Ran]]:
@@ -190,6 +189,13 @@ class ProbedHost:
             return bool(self._udp.recv(10))
         except BlockingIOError:
             return False
+
+
+def _is_given(probe: Probe, said: str) -> bool:
+    """Whether a probe that shared a box ended, and said what it should: WORKS, or nothing where it attacks."""
+    _, _, rest = said.partition(f"\nasking {probe.name}\n")
+    answer, ended, _ = rest.partition(f"asked {probe.name}\n")
+    return bool(ended) and answer.strip() == ("" if probe.attack else "WORKS")
 
 
 async def _ran(ops: ExecOps, command: Command) -> Ran:

@@ -32,11 +32,11 @@ class Probe:
     bare: bool = False
     plants: str = ""
     asks: bool = False
-    """It changes nothing and waits for nothing, so that one box can be asked it together with others of its kind."""
+    """Whatever comes of it changes the answer of no other probe, so that several can be asked in one box."""
 
 
-def _asking(name: str, tries: str, script: str, threat: str) -> Probe:
-    return Probe(name, tries, script, threat, asks=True)
+def _asking(name: str, tries: str, script: str, threat: str = "", *, attack: bool = True) -> Probe:
+    return Probe(name, tries, script, threat, attack, asks=True)
 
 
 def _call(name: str, arguments: str, threat: str = "T28") -> Probe:
@@ -81,19 +81,19 @@ _OLD_NUMBERS = (
 
 FILES = (
     _asking("host_file", "read a file of the host", _tries("grep -q . {canary}"), "T20"),
-    Probe("host_file_by_link", "read it through a link", _tries("ln -s {canary} l && grep -q . l"), "T21"),
+    _asking("host_file_by_link", "read it through a link", _tries("ln -s {canary} l && grep -q . l"), "T21"),
     _asking("host_file_by_proc", "read it through /proc/1/root", _tries("grep -q . /proc/1/root{canary}"), "T21"),
     Probe("host_file_by_hard_link", "link it into the workspace", _tries("ln {canary} h && grep -q . h"), "T22"),
-    Probe("host_write", "write beside it", _tries("touch {outside}/written"), "T20"),
+    _asking("host_write", "write beside it", _tries("touch {outside}/written"), "T20"),
     _asking("passwords", "read /etc/shadow", _tries("grep -q . /etc/shadow"), "T20"),
     _asking("accounts", "learn the names of the host's users", _tries("grep -q ^daemon: /etc/passwd"), "T20"),
     _asking("root_home", "list root's home", _tries("ls /ro?t/.[a-z]*"), "T20"),
     _asking("logs", "read the host's /var", _tries("ls /var/log/*"), "T20"),
-    Probe("write_usr", "write into /usr", _tries("touch /usr/written /usr/bin/written"), "T20"),
-    Probe("write_etc", "write into /etc", _tries("touch /etc/written"), "T20"),
-    Probe("write_root", "write into /", _tries("touch /written"), "T20"),
+    _asking("write_usr", "write into /usr", _tries("touch /usr/written /usr/bin/written"), "T20"),
+    _asking("write_etc", "write into /etc", _tries("touch /etc/written"), "T20"),
+    _asking("write_root", "write into /", _tries("touch /written"), "T20"),
     Probe("read_only_workspace", "write a workspace that is read-only", _tries("touch w"), "T20", writable=False),
-    Probe("device_made", "make a device", _tries("mknod d b 8 0"), "T28"),
+    _asking("device_made", "make a device", _tries("mknod d b 8 0"), "T28"),
     _asking("disks", "see the disks", _tries("ls /dev/[sv]d[a-z] /dev/nvme* /dev/mem /dev/kmsg | grep -q ."), "T28"),
     _asking("daemons", "see sockets of daemons", _tries("find /run /var/run -type s | grep -q ."), "T20"),
     _asking("workspace_socket", "reach a socket of a daemon in the workspace", _reaches("{socket}"), "T87"),
@@ -138,8 +138,8 @@ def _planted(name: str, tries: str, path: str) -> Probe:
 
 
 PROTECTED = (
-    Probe("git_hook", "plant a git hook", _tries("echo x > .git/hooks/pre-commit"), "T23"),
-    Probe("git_config", "change the git configuration", _tries("echo x >> .git/config"), "T23"),
+    _asking("git_hook", "plant a git hook", _tries("echo x > .git/hooks/pre-commit"), "T23"),
+    _asking("git_config", "change the git configuration", _tries("echo x >> .git/config"), "T23"),
     Probe(
         "git_config_replaced", "replace it by renaming", _tries("echo x > .git/c && mv -f .git/c .git/config"), "T23"
     ),
@@ -147,7 +147,7 @@ PROTECTED = (
     Probe("git_link", "put a link where the hooks are", _tries("rm -rf .git/hooks && ln -s /tmp .git/hooks"), "T23"),
     Probe("git_made", "make .git/hooks where no .git is", _tries("mkdir -p .git/hooks"), "T23", bare=True),
     _asking("own_record", "read our own record", _tries("grep -q . .toolwire/record"), "T23"),
-    Probe("own_record_written", "write into it", _tries("echo x > .toolwire/written"), "T23"),
+    _asking("own_record_written", "write into it", _tries("echo x > .toolwire/written"), "T23"),
     Probe("own_folder", "make our own folder", _tries("mkdir -p .toolwire/x"), "T23", bare=True),
     *(_planted(*each) for each in _PLANTED),
     Probe(
@@ -167,7 +167,7 @@ PROTECTED = (
         bare=True,
         plants="sub/.vscode",
     ),
-    Probe("package_settings", "change settings of packages", _tries("echo x >> deep/er/.npmrc"), "T23"),
+    _asking("package_settings", "change settings of packages", _tries("echo x >> deep/er/.npmrc"), "T23"),
     Probe("package_settings_removed", "remove them", _tries("rm -f deep/er/.npmrc"), "T23"),
 )
 
@@ -252,13 +252,13 @@ PROCESSES = (
 )
 
 KERNEL = (
-    Probe("core_pattern", "set the host's core pattern", _tries("echo '|/x' > /proc/sys/kernel/core_pattern"), "T28"),
-    Probe("proc_sys", "change a kernel setting", _tries("echo 1 > /proc/sys/vm/drop_caches"), "T28"),
-    Probe("sysrq", "press a system key", _tries("echo h > /proc/sysrq-trigger"), "T28"),
+    _asking("core_pattern", "set the host's core pattern", _tries("echo '|/x' > /proc/sys/kernel/core_pattern"), "T28"),
+    _asking("proc_sys", "change a kernel setting", _tries("echo 1 > /proc/sys/vm/drop_caches"), "T28"),
+    _asking("sysrq", "press a system key", _tries("echo h > /proc/sysrq-trigger"), "T28"),
     Probe("cgroup_mount", "mount a cgroup", _tries("mkdir c && mount -t cgroup -o memory none c"), "T28"),
-    Probe("cgroup_write", "leave the limits", _tries("echo $$ > /sys/fs/cgroup/cgroup.procs"), "T29"),
+    _asking("cgroup_write", "leave the limits", _tries("echo $$ > /sys/fs/cgroup/cgroup.procs"), "T29"),
     _asking("user_namespace", "make a user namespace", _tries("unshare -U true"), "T28"),
-    Probe("remount", "make /usr writable", _tries("mount -o remount,rw /usr"), "T28"),
+    _asking("remount", "make /usr writable", _tries("mount -o remount,rw /usr"), "T28"),
     _call("ptrace", "0, 0, 0, 0"),
     _call("process_vm_readv", "$$, 0, 0, 0, 0, 0"),
     _call("bpf", "0, 0, 0"),
@@ -288,7 +288,7 @@ KERNEL = (
     _call("personality", "0x0040000"),
     _call("clone3", "0, 0"),
     _asking("every_denied_call", "make any call that is on our list", _every_denied_call(), "T28"),
-    Probe(
+    _asking(
         "old_numbers",
         "call the kernel by the numbers of 32-bit programs",
         f'perl -e \'print pack("H*", "{_OLD_NUMBERS}")\' > old && chmod +x old && ./old 2>/dev/null; true',
@@ -316,7 +316,9 @@ KERNEL = (
 )
 
 NETWORK = (
-    Probe("host_port", "reach a port of the host", _tries("timeout 2 bash -c ': > /dev/tcp/127.0.0.1/{port}'"), "T41"),
+    _asking(
+        "host_port", "reach a port of the host", _tries("timeout 2 bash -c ': > /dev/tcp/127.0.0.1/{port}'"), "T41"
+    ),
     Probe("internet", "reach the internet", _tries("timeout 2 bash -c ': > /dev/tcp/1.1.1.1/53'"), "T41"),
     Probe(
         "datagram", "send a datagram to the host", "echo x > /dev/udp/127.0.0.1/{udp}; true", "T41", evidence="datagram"
@@ -411,8 +413,8 @@ LIMITS = (
 )
 
 ORDINARY = (
-    Probe("write", "write the workspace", "echo x > made && grep -q x made && echo WORKS", attack=False),
-    Probe("read", "read the workspace", "grep -q hello hello.txt && echo WORKS", attack=False),
+    _asking("write", "write the workspace", "echo x > made && grep -q x made && echo WORKS", attack=False),
+    _asking("read", "read the workspace", "grep -q hello hello.txt && echo WORKS", attack=False),
     Probe(
         "read_only",
         "read a workspace that is read-only",
@@ -423,22 +425,22 @@ ORDINARY = (
     Probe(
         "folders", "make, move and remove folders", "mkdir -p a/b && mv a/b c && rm -r a c && echo WORKS", attack=False
     ),
-    Probe("temporary", "use /tmp", "f=$(mktemp) && echo x > $f && echo WORKS", attack=False),
-    Probe("home", "use its home", "echo x > ~/x && echo WORKS", attack=False),
-    Probe(
+    _asking("temporary", "use /tmp", "f=$(mktemp) && echo x > $f && echo WORKS", attack=False),
+    _asking("home", "use its home", "echo x > ~/x && echo WORKS", attack=False),
+    _asking(
         "pipes",
         "join programs",
         "seq 100 | grep -c 1 | grep -q 20 && diff <(echo a) <(echo a) && echo WORKS",
         attack=False,
     ),
-    Probe("background", "wait for background work", "(sleep 0.05; echo WORKS) & wait", attack=False),
-    Probe(
+    _asking("background", "wait for background work", "(sleep 0.05; echo WORKS) & wait", attack=False),
+    _asking(
         "names_of_all_kinds", "use any file name", "touch 'ä b\"c' && ls | grep -q 'ä b' && echo WORKS", attack=False
     ),
-    Probe(
+    _asking(
         "null", "use the usual devices", "head -c 8 /dev/urandom > /dev/null && echo WORKS > /dev/stdout", attack=False
     ),
-    Probe(
+    _asking(
         "own_socket",
         "talk to itself through a socket in the workspace",
         (
@@ -447,12 +449,12 @@ ORDINARY = (
         ),
         attack=False,
     ),
-    Probe("settings_read", "read settings of packages", "grep -q x=y deep/er/.npmrc && echo WORKS", attack=False),
+    _asking("settings_read", "read settings of packages", "grep -q x=y deep/er/.npmrc && echo WORKS", attack=False),
     Probe(
         "folder_moved", "move a folder with such in it", "mv deep moved && mv moved deep && echo WORKS", attack=False
     ),
-    Probe("here_documents", "use here documents", "cat <<< WORKS", attack=False),
-    Probe(
+    _asking("here_documents", "use here documents", "cat <<< WORKS", attack=False),
+    _asking(
         "loopback",
         "talk to itself",
         (
