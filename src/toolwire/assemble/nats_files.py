@@ -3,11 +3,11 @@
 Keys and certificates that lie there already are kept, so a project can be added later. Without a file its user is gone.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from toolwire.bus.certificates import Certificate, certified_hosts, is_certified, new_authority, sign_server
+from toolwire.bus.key_files import PRIVATE, PUBLIC, write_whole
 from toolwire.bus.nats_config import NatsCluster, NatsNode, server_config
 from toolwire.bus.nats_permissions import NatsRole, NatsUser
 from toolwire.bus.nkeys import UserKey
@@ -15,7 +15,6 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.values import dataclass
 
 CA_CERT, CA_KEY = "ca.pem", "ca.key"
-_PRIVATE, _PUBLIC = 0o600, 0o644
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def write_nats_files(folder: Path, plan: NatsPlan, data: Path | None = None) -> 
         )
         configs = [folder / f"{node.name}.conf" for node in nodes]
         for node, config in zip(nodes, configs, strict=True):
-            _write(config, server_config(cluster, node).encode(), _PRIVATE)
+            write_whole(config, server_config(cluster, node).encode(), PRIVATE)
     except OSError as wrong:
         raise SettingsError(f"{wrong.filename or folder} cannot be written: {wrong.strerror}") from None
     except ValueError as wrong:
@@ -88,8 +87,8 @@ def _node(folder: Path, data: Path, name: str, host: str, port: int, *, tls: boo
     cert, key, ca = (folder / file for file in (f"{name}.pem", f"{name}.key", CA_CERT))
     if not (cert.exists() and key.exists() and ca.exists()):
         made = sign_server(_authority(folder, name), [host])
-        _write(key, made.key, _PRIVATE)
-        _write(cert, made.cert, _PUBLIC)
+        write_whole(key, made.key, PRIVATE)
+        write_whole(cert, made.cert, PUBLIC)
     else:
         _require_certified(cert, key, host)
     return NatsNode(name, host, port, store, str(cert), str(key), str(ca))
@@ -118,8 +117,8 @@ def _authority(folder: Path, name: str) -> Certificate:
     if cert.exists():
         return Certificate(cert.read_bytes(), key.read_bytes())
     made = new_authority("toolwire NATS")
-    _write(key, made.key, _PRIVATE)
-    _write(cert, made.cert, _PUBLIC)
+    write_whole(key, made.key, PRIVATE)
+    write_whole(cert, made.cert, PUBLIC)
     return made
 
 
@@ -130,14 +129,5 @@ def _user_key(file: Path) -> UserKey:
         except (SettingsError, UnicodeDecodeError):
             raise SettingsError(f"{file} holds no key of a NATS user; remove it, and a new one is made") from None
     key = UserKey.new()
-    _write(file, f"{key.seed}\n".encode(), _PRIVATE)
+    write_whole(file, f"{key.seed}\n".encode(), PRIVATE)
     return key
-
-
-def _write(file: Path, content: bytes, mode: int) -> None:
-    """Write a file whole, never through a link, and with this mode from the beginning."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(content)
-    draft.replace(file)

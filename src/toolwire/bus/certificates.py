@@ -37,16 +37,29 @@ def new_authority(name: str, now: datetime | None = None) -> Certificate:
 
 def sign_server(authority: Certificate, hosts: Iterable[str], now: datetime | None = None) -> Certificate:
     """A certificate for a server at these hosts, which it also shows to other servers of its cluster."""
+    names = list(dict.fromkeys(hosts))
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    return _sign(authority, names[0], [_host(name) for name in names], uses, now)
+
+
+def sign_client(authority: Certificate, name: str, now: datetime | None = None) -> Certificate:
+    """A certificate that a client shows; its name is the common name of its subject and stands nowhere else."""
+    return _sign(authority, name, [], [ExtendedKeyUsageOID.CLIENT_AUTH], now)
+
+
+def _sign(
+    authority: Certificate, name: str, hosts: list[x509.GeneralName], uses: list[x509.ObjectIdentifier],
+    now: datetime | None,
+) -> Certificate:  # fmt: skip
     signer = x509.load_pem_x509_certificate(authority.cert)
     signing = serialization.load_pem_private_key(authority.key, None)
     assert isinstance(signing, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
-    names = list(dict.fromkeys(hosts))
-    draft = _draft(_named(names[0]), signer.subject, key.public_key(), SERVER_DAYS, now)
-    draft = draft.add_extension(x509.SubjectAlternativeName([_host(name) for name in names]), critical=False)
+    draft = _draft(_named(name), signer.subject, key.public_key(), SERVER_DAYS, now)
+    if hosts:
+        draft = draft.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
     draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     draft = draft.add_extension(_usage(signs_certificates=False), critical=True)
-    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     draft = draft.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
     return _pem(draft.add_extension(issuer, critical=False).sign(signing, hashes.SHA256()), key)

@@ -1,0 +1,145 @@
+"""Writing the files. Keys that are there stay as they are, and a device that is there is refused."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from toolwire.bus.certificates import (
+    Certificate,
+    certified_hosts,
+    is_certified,
+    new_authority,
+    sign_client,
+    sign_server,
+)
+from toolwire.bus.key_files import PRIVATE, PUBLIC, write_whole
+from toolwire.edge.keys import PrivateKey
+from toolwire.edge.setup import texts
+from toolwire.edge.setup.plan import ORCHESTRATOR, EdgeFolder, EdgePlan
+from toolwire.errors import SettingsError
+from toolwire.protocol.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDevice:
+    """What was written. `settings` is what the orchestrator's settings still need."""
+
+    folder: EdgeFolder
+    device: Path
+    key: str
+    settings: str
+    is_first: bool
+
+
+def write_edge_files(root: Path, plan: EdgePlan) -> WrittenDevice:
+    """Write the files of a device, and those of broker and orchestrator where they are missing. Raises SettingsError.
+
+    The device's folder appears whole or not at all.
+    """
+    folder = EdgeFolder(root.absolute())
+    device = folder.device(plan.name)
+    if device.exists():
+        raise SettingsError(f"{device} is there already and is not overwritten; remove it to set {plan.name} up anew")
+    is_first = not folder.device_names()
+    try:
+        for each in (folder.path, folder.broker, folder.broker / "data", folder.orchestrator, folder.devices):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        signing = _signing_key(folder.orchestrator / "signing.pem")
+        made = _device_files(folder, plan, signing)
+        _write_folder(device, {**made, "edge.toml": texts.device_config(plan, str(signing.public)).encode()})
+        _write_broker(folder, plan)
+    except OSError as wrong:
+        raise SettingsError(f"{wrong.filename or folder.path} cannot be written: {wrong.strerror}") from None
+    key = str(PrivateKey.from_pem(made["device.pem"]).public)
+    settings = texts.device_settings(plan, key)
+    if is_first:
+        settings = f"{texts.orchestrator_settings(folder, plan)}\n{settings}"
+    return WrittenDevice(folder, device, key, settings, is_first)
+
+
+def _device_files(folder: EdgeFolder, plan: EdgePlan, signing: PrivateKey) -> dict[str, bytes]:
+    """The device's keys, certificate and service. Certificates of broker and orchestrator are made on the way."""
+    files = {
+        "device.pem": PrivateKey.generate().pem,
+        "orchestrator.pub": f"{signing.public}\n".encode(),
+        texts.SERVICE: texts.systemd_unit(plan).encode(),
+        "install.sh": texts.install_script(plan).encode(),
+    }
+    if plan.broker.tls:
+        authority = _authority(folder.path, "toolwire edge devices")
+        _server(folder, plan, authority)
+        _orchestrator_client(folder)
+        client = sign_client(authority, plan.name)
+        files |= {"ca.pem": authority.cert, "client.pem": client.cert, "client.key": client.key}
+    return files
+
+
+def _write_broker(folder: EdgeFolder, plan: EdgePlan) -> None:
+    written = {
+        "mosquitto.conf": texts.mosquitto_config(folder, plan.broker, folder.path.owner()),
+        "mosquitto.acl": texts.mosquitto_acl(plan.prefix),
+        "nats.conf": texts.nats_config(folder, plan.broker),
+        "nats-users.conf": texts.nats_users(plan.prefix, folder.device_names()),
+    }
+    for name, text in written.items():
+        write_whole(folder.broker / name, text.encode(), PRIVATE)
+
+
+def _server(folder: EdgeFolder, plan: EdgePlan, authority: Certificate) -> None:
+    """The broker's certificate, kept where it is there. Raises SettingsError where that is for another host."""
+    cert, key = folder.broker / "server.pem", folder.broker / "server.key"
+    host = plan.broker.host
+    if not cert.exists():
+        made = sign_server(authority, [host, *(("localhost",) if host == "127.0.0.1" else ())])
+        write_whole(key, made.key, PRIVATE)
+        write_whole(cert, made.cert, PUBLIC)
+    elif not is_certified(host, hosts := certified_hosts(cert.read_bytes())):
+        raise SettingsError(
+            f"the broker of {folder.path} is at {', '.join(hosts)}, not at {host}; "
+            f"give --broker with that host, or remove {cert} so that a new certificate is made"
+        )
+
+
+def _orchestrator_client(folder: EdgeFolder) -> None:
+    cert, key = folder.orchestrator / "client.pem", folder.orchestrator / "client.key"
+    if not cert.exists():
+        made = sign_client(_authority(folder.orchestrator, "toolwire edge orchestrators"), ORCHESTRATOR)
+        write_whole(key, made.key, PRIVATE)
+        write_whole(cert, made.cert, PUBLIC)
+
+
+def _authority(folder: Path, name: str) -> Certificate:
+    """Who signs certificates, made where there is none. Raises SettingsError where only its certificate is there."""
+    cert, key = folder / "ca.pem", folder / "ca.key"
+    if cert.exists() and not key.exists():
+        raise SettingsError(f"{key} is missing, which has to sign certificates; put it back")
+    if cert.exists():
+        return Certificate(cert.read_bytes(), key.read_bytes())
+    made = new_authority(name)
+    write_whole(key, made.key, PRIVATE)
+    write_whole(cert, made.cert, PUBLIC)
+    return made
+
+
+def _signing_key(file: Path) -> PrivateKey:
+    if not file.exists():
+        write_whole(file, PrivateKey.generate().pem, PRIVATE)
+    try:
+        return PrivateKey.from_pem(file.read_bytes())
+    except ValueError as wrong:
+        raise SettingsError(f"{file} holds no key that signs commands: {wrong}; put the right one there") from None
+
+
+def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}")
+    draft.mkdir(mode=0o700)
+    try:
+        for name in ("workspace", "skills"):
+            (draft / name).mkdir(mode=0o700)
+        for name, content in files.items():
+            write_whole(draft / name, content, PRIVATE)
+        draft.rename(folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
