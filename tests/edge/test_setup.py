@@ -72,7 +72,7 @@ async def joined(files: Path, client_id: str, port: int, inbox: Inbox, *filters:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_each_device_has_its_own_topics_and_no_other(tmp_path: Path, kind: str) -> None:
+async def test_T210_control_each_device_has_its_own_topics_and_no_other(tmp_path: Path, kind: str) -> None:
     port = two_ports()
     pi = write_edge_files(tmp_path / "edge", plan("pi", port))
     write_edge_files(tmp_path / "edge", plan("hall", port))
@@ -112,7 +112,7 @@ async def joined_by_nats(folder: EdgeFolder, port: int, inbox: Inbox, *filters: 
         yield link
 
 
-async def test_a_device_can_neither_speak_for_another_nor_log_in_as_an_orchestrator(tmp_path: Path) -> None:
+async def test_T210_a_device_can_neither_speak_for_another_nor_log_in_as_an_orchestrator(tmp_path: Path) -> None:
     port = two_ports()
     pi = write_edge_files(tmp_path / "edge", plan("pi", port))
     hall = write_edge_files(tmp_path / "edge", plan("hall", port))
@@ -198,7 +198,7 @@ def test_the_unit_keeps_the_agent_running_with_little_to_reach(tmp_path: Path) -
     lines = unit.read_text().splitlines()
     assert {"Restart=always", "NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet="} <= set(lines)
     if shutil.which("systemd-analyze"):
-        words = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit]
+        words = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
         checked = subprocess.run(words, capture_output=True, text=True, check=False)
         assert (checked.returncode, checked.stderr) == (0, "")
     subprocess.run(["sh", "-n", written.device / "install.sh"], check=True)

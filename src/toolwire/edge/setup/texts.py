@@ -159,6 +159,8 @@ def mosquitto_acl(prefix: str) -> str:
 {written}
 user {ORCHESTRATOR}
 topic write {prefix}/agents/+/{Channel.COMMANDS.value}
+# To itself: what it says there comes after all that the broker had kept of devices.
+topic write {prefix}/agents/+/{Channel.PROGRESS.value}
 {read}"""
 
 
@@ -187,7 +189,8 @@ def nats_users(prefix: str, devices: Iterable[str]) -> str:
     root = prefix.replace("/", ".")
     agents = "".join(_nats_device(root, name) for name in devices)
     heard = json.dumps([*(f"{root}.agents.*.{channel.value}" for channel in FROM_AGENT), "_INBOX.>"])
-    said = json.dumps([f"{root}.agents.*.{Channel.COMMANDS.value}", "$JS.API.>", "$MQTT.>"])
+    written = [f"{root}.agents.*.{channel.value}" for channel in (Channel.COMMANDS, Channel.PROGRESS)]
+    said = json.dumps([*written, "$JS.API.>", "$JS.ACK.>"])
     return f"""\
 {_GENERATED}authorization {{
   users: [
