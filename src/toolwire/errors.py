@@ -139,6 +139,10 @@ class BusUnavailable(BusError):
     """
 
 
+class BrokerNotReady(BusUnavailable):
+    """The broker answers, and something has to be done there first, which the message says."""
+
+
 class MessageTooLarge(BusError):
     """The bus does not carry messages of this size. What is that large belongs into the store."""
 

@@ -1,5 +1,6 @@
 """`toolwire run`: an approval by any way is enough for a turn to continue."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,34 @@ def test_a_runner_ends_by_a_signal_as_by_ctrl_c(stage: Stage) -> None:
 
     _, said = runner.communicate(timeout=LIMIT_S)
     assert (runner.returncode, said.strip()) == (130, b"Interrupted.")
+
+
+def test_a_runner_of_all_projects_goes_on_with_each_turn_in_its_own_folder(painter: Inside, tmp_path: Path) -> None:
+    for project in ("a", "b"):
+        assert painter("call", "paint", "colour=red", "--project", project).code == Exit.WAITING
+        [asked] = painter("approvals", "--json", "--project", project).json
+        assert painter("approve", asked["id"], "--project", project).code == Exit.DONE
+    (tmp_path / "projects" / "b").mkdir(parents=True)
+    (tmp_path / "projects" / "b" / "toolwire.toml").write_text('[grant]\ntier = "walk"\n')
+
+    assert painter("run", "--once", "--json").out == ""
+    ran = painter("run", "--once", "--json", "--all-projects")
+
+    said = {one["project"]: one for one in map(json.loads, ran.out.splitlines())}
+    assert (said["a"]["state"], said["a"]["answer"]) == ("ended", "it is red")
+    assert (said["b"]["state"], "Nothing was run" in said["b"]["error"]) == ("failed", True)
+    assert (tmp_path / "painted").read_text() == "red\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--projects", "a", "--all-projects"), "give one of them"),
+        (("--projects", "a,b c"), "letters, digits"),
+        (("--projects", "a,*"), "leave out the others"),
+        (("--projects", "../a"), "letters, digits"),
+    ],
+)
+def test_wrong_names_of_projects_are_told(painter: Inside, words: tuple[str, ...], told: str) -> None:
+    ran = painter("run", "--once", *words)
+    assert (ran.code, told in ran.err) == (Exit.USAGE, True), ran.err

@@ -27,13 +27,17 @@ _log = logging.getLogger(__name__)
 class BusLink:
     """Sends the calls of a project from its `start` on, which the first call is as well, until it is closed.
 
-    A broker that cannot be reached is tried again and again. What is to be sent is in the store by then.
+    A broker that cannot be reached is tried again and again. What is to be sent is in the store by then. A link that
+    `serves_all` does so for all projects of the store.
     """
 
-    def __init__(self, project: ProjectFolder, store: Store) -> None:
+    def __init__(self, project: ProjectFolder, store: Store, *, serves_all: bool = False) -> None:
         nats_servers(project)  # wrong settings are told at once
         self._project = project
-        self._store = of_project(store, project.name)
+        self._serves_all = serves_all
+        self._name = "*" if serves_all else project.name
+        view = of_project(store, project.name)
+        self._store: Store = view.whole if serves_all else view
         self._wake: Callable[[], None] | None = None
         self._relay: Relay | None = None
         self._reports: OrderedDict[tuple[str, str], Report] = OrderedDict()
@@ -78,7 +82,7 @@ class BusLink:
         said = ""
         while True:
             try:
-                async with open_bus(self._project, name=f"toolwire {self._project.name}") as bus:
+                async with open_bus(self._project, name=f"toolwire {self._name}") as bus:
                     said = ""
                     await self._serve(bus)
             except BusError as error:
@@ -93,12 +97,12 @@ class BusLink:
                 self._relay = None
 
     async def _serve(self, bus: Bus) -> None:
-        relay = self._relay = Relay(self._store, bus)
+        relay = self._relay = Relay(self._store, bus, window=self._project.settings.fleet.window)
         while self._first:
             relay.send_soon(*self._first.popleft())
         work = [
             asyncio.create_task(relay.run(), name="toolwire-relay"),
-            asyncio.create_task(hear_progress(bus, self._project.name, self._progress), name="toolwire-progress"),
+            asyncio.create_task(hear_progress(bus, self._name, self._progress), name="toolwire-progress"),
         ]
         if self._wake is not None:
             work.append(asyncio.create_task(self._hear(bus, self._wake), name="toolwire-wakeups"))
@@ -118,5 +122,5 @@ class BusLink:
             self._tell(progress)
 
     async def _hear(self, bus: Bus, wake: Callable[[], None]) -> None:
-        name = self._project.name
-        await hear_wakeups(bus, lambda _: wake(), durable=f"run-{name}", project=name)
+        durable = "runners" if self._serves_all else f"run-{self._name}"
+        await hear_wakeups(bus, lambda _: wake(), durable=durable, project=self._name)

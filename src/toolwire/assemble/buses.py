@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolwire.assemble.project import ProjectFolder
 from toolwire.bus.contract import Bus
 from toolwire.bus.in_process import InProcessBus
-from toolwire.errors import BusUnavailable, SettingsError
+from toolwire.errors import BrokerNotReady, BusUnavailable, SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.settings import BusSettings
 
@@ -59,6 +59,8 @@ async def _nats_bus(project: ProjectFolder, name: str, connect_s: float) -> Asyn
         try:
             opening = nats_jetstream.nats_bus(servers, streams=streams, name=name, connect_s=connect_s)
             bus = await closing.enter_async_context(opening)
+        except BrokerNotReady:
+            raise
         except BusUnavailable as wrong:
             raise BusUnavailable(f"{wrong}. {_advice(chosen)}") from None
         yield bus
@@ -85,7 +87,9 @@ def nats_servers(project: ProjectFolder) -> "nats_connection.NatsServers":
             user=chosen.user or "",
             password=secret if chosen.user else "",
             token="" if chosen.user else secret,
-            key=user_key(Path(chosen.credentials), "bus.credentials") if chosen.credentials else None,
+            key=user_key(Path(chosen.credentials.replace("{project}", project.name)), "bus.credentials")
+            if chosen.credentials
+            else None,
             tls=_tls(chosen),
         )
     except ImportError as missing:

@@ -90,16 +90,19 @@ def open_project(
     *,
     name: str = DEFAULT,
     trusts: Callable[[Untrusted], bool] | None = None,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> ProjectFolder:
-    """The project of this process's folder, its settings with these flags on top, by dotted key.
+    """The project of this process's folder, or of another one, its settings with these flags on top, by dotted key.
 
     Raises SettingsError. Where a settings file needs trust, `trusts` decides; without it Untrusted is raised.
     """
-    cwd = Path.cwd()
+    cwd = cwd or Path.cwd()
+    environ = os.environ if environ is None else environ
     settings = None
     while settings is None:  # each file that needs trust asks for itself
         try:
-            settings = load(cwd, os.environ, flags, user_folder(), state_folder())
+            settings = load(cwd, environ, flags, user_folder(), state_folder())
         except Untrusted as asking:
             if trusts is None or not trusts(asking):
                 raise
@@ -107,7 +110,7 @@ def open_project(
     if settings.origin("grant.roots").layer is Layer.FLAGS:
         for root in settings.grant(cwd).roots:
             _require_folder(Path(root))
-    return ProjectFolder(cwd, os.environ, settings, name)
+    return ProjectFolder(cwd, environ, settings, name)
 
 
 def _require_folder(root: Path) -> None:

@@ -110,7 +110,9 @@ def project_again(turn: Turn, flags: Mapping[str, Any], project: ProjectFolder) 
         "profile": spec.model.profile if keeps_profile else None,
     }
     said = {key: value for key, value in before.items() if value is not None and flags.get(key) is None}
-    return open_project({**flags, **said}, name=project.name) if said else project
+    if not said:
+        return project
+    return open_project({**flags, **said}, name=project.name, cwd=project.cwd, environ=project.environ)
 
 
 def resumed_spec(project: ProjectFolder, turn: Turn, now: AgentSpec, *, other_model: bool = False) -> AgentSpec:

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from operator import itemgetter
@@ -20,7 +20,7 @@ from toolwire.hub.detached import settle_detached
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass
-from toolwire.record.contract import Store
+from toolwire.record.contract import Store, TurnSummary
 from toolwire.record.projects import DEFAULT, ProjectStore, of_project
 from toolwire.record.ready import in_turn
 
@@ -63,8 +63,8 @@ class RanTurn:
 class TurnRunner:
     """Resumes the ready turns of a store, at most `at_once` at the same time.
 
-    Given a whole store and not a project's view, it runs the turns of all projects: they take turns, and none has more
-    than `per_project` at the same time.
+    Given a whole store and not a project's view, it runs the turns of all projects, or of those that are named: they
+    take turns, and none has more than `per_project` at the same time.
 
     A turn that cannot be resumed now (its tool is missing, its model does not answer) stays as it is and is tried again
     after a pause, which grows.
@@ -77,6 +77,7 @@ class TurnRunner:
         *,
         at_once: int = AT_ONCE,
         per_project: int | None = None,
+        projects: Sequence[str] = (),
         poll_s: float = POLL_S,
         tell: Callable[[RanTurn], None] | None = None,
         clock: Callable[[], float] = time.time,
@@ -88,6 +89,7 @@ class TurnRunner:
         self._per_project = per_project or at_once
         self._serves_all = not isinstance(store, ProjectStore)
         self._project = store.project if isinstance(store, ProjectStore) else DEFAULT
+        self._projects = tuple(projects)
         self._served: dict[str, int] = {}
         self._number = 0
         self._poll_s = poll_s
@@ -166,7 +168,7 @@ class TurnRunner:
             self._swept_at = now
             await settle_detached(self._store, self._clock())
         limit = room + len(self._running) + len(self._pauses) + (_MORE_PROJECTS if self._serves_all else 0)
-        ready = [(turn.project, turn.id) for turn in await self._store.ready_turns(self._clock(), limit=limit)]
+        ready = [(turn.project, turn.id) for turn in await self._ready(limit)]
         running = Counter(project for project, _ in self._running)
         # Those come first whose project was served longest ago: one that always has an old turn is not always first.
         found = sorted((*self._requested, *ready), key=lambda key: self._served.get(key[0], 0))
@@ -179,6 +181,13 @@ class TurnRunner:
                 self._served[key[0]] = self._number
                 room, taken = room - 1, True
         return taken
+
+    async def _ready(self, limit: int) -> list[TurnSummary]:
+        now = self._clock()
+        if not self._projects:
+            return await self._store.ready_turns(now, limit=limit)
+        each = [await self._store.ready_turns(now, limit=limit, project=name) for name in self._projects]
+        return [turn for turns in each for turn in turns]
 
     def _may_run(self, key: _Key) -> bool:
         until, _ = self._pauses.get(key, (0.0, 0.0))

@@ -27,13 +27,19 @@ from nats.js.api import (
     StorageType,
     StreamConfig,
 )
-from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavailableError
+from nats.js.errors import (
+    BadRequestError,
+    NoStreamResponseError,
+    NotFoundError,
+    ServerError,
+    ServiceUnavailableError,
+)
 
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, MOST_UNHEARD, BusHealth, size_of
 from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.bus.nats_connection import NatsServers, SecureClient, is_denied, is_hopeless, reason_of
 from toolwire.bus.nats_pull import NatsPull
-from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
+from toolwire.errors import BrokerNotReady, BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject, check_filter, check_token
 from toolwire.protocol.values import dataclass
@@ -48,6 +54,10 @@ MOST_UNACKNOWLEDGED = 100_000
 _RETRY_S = 0.2
 _ADMIN_S = 2.0
 """For a request about streams and consumers. Servers without a leader are silent, so it is rather asked again."""
+
+_STREAM_CREATE = "stream.create"
+_TOO_FEW_SERVERS = frozenset({10005, 10074})
+"""No suitable peers, and replicas of a server that is alone."""
 
 _OWN_HEADERS = "nats-"
 _ID_HEADER = "Nats-Msg-Id"
@@ -160,6 +170,9 @@ class NatsBus:
                 await self._connect_client()
                 self._gives_up = False
                 await self._ensure_streams()
+        except BrokerNotReady:
+            await self.close()
+            raise
         except (NatsError, OSError, TimeoutError) as error:
             reason = self._last_error or reason_of(error)
             await self.close()
@@ -313,6 +326,11 @@ class NatsBus:
                     await self._ensure_stream(plan)
                     break
                 except NatsTimeoutError:
+                    if _STREAM_CREATE in self._denied.lower():
+                        raise BrokerNotReady(
+                            f"the streams at {self._servers.shown} are not there yet, and this user may not make them; "
+                            "start what runs turns first: toolwire run"
+                        ) from None
                     self._last_error = (
                         self._last_error or "JetStream does not answer; a cluster needs most of its servers"
                     )
@@ -325,10 +343,23 @@ class NatsBus:
         try:
             found = await self._js.stream_info(plan.name)
         except NotFoundError:
-            await self._js.add_stream(plan.config())
+            await self._require_replicas(plan, self._js.add_stream(plan.config()))
         else:
             if (found.config.num_replicas or 1) < plan.replicas:
-                await self._js.update_stream(replace(found.config, num_replicas=plan.replicas))
+                more = replace(found.config, num_replicas=plan.replicas)
+                await self._require_replicas(plan, self._js.update_stream(more))
+
+    async def _require_replicas(self, plan: StreamPlan, request: Coroutine[Any, Any, Any]) -> None:
+        """Raises BrokerNotReady where there are not so many servers that could keep each message."""
+        try:
+            await request
+        except (BadRequestError, ServerError) as error:
+            if plan.replicas > 1 and error.err_code in _TOO_FEW_SERVERS:
+                raise BrokerNotReady(
+                    f"bus.replicas = {plan.replicas} needs a cluster of so many servers, and {self._servers.shown} has "
+                    "fewer; set bus.replicas = 1, or start the others"
+                ) from None
+            raise
 
     def _plan(self, category: Category) -> StreamPlan:
         plan = self._streams.get(category)

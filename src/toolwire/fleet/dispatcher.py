@@ -109,7 +109,7 @@ class BusDispatcher:
             now, "dispatched", context.project, context.agent, context.turn_id, context.call_id, allowed.call.name,
             args_digest=parcel.digest, detail={"subject": dispatch.subject},
         )  # fmt: skip
-        if self._watches is not None:
+        if self._watches is not None and self._stays:  # else the call outlives whoever could be told here
             self._watches.watch(context.turn_id, context.call_id, context.report)
         try:
             kept = await self._store.dispatch(dispatch, [row])

@@ -39,13 +39,13 @@ def progress_message(card: CallCard, channel: str, message: str, fraction: float
 
 
 def read_progress(message: BusMessage, project: str) -> Progress | None:
-    """What a message says; None for one that says nothing about a call of this project."""
+    """What a message says; None for one that says nothing about a call of this project (`*`: of any)."""
     try:
         subject = Subject.parse(message.subject)
     except BadSubject:
         return None
     said = read_object(message.data, MOST_BYTES, "progress")
-    if isinstance(said, Violation) or (subject.project, subject.category) != (project, Category.STREAM):
+    if isinstance(said, Violation) or subject.category is not Category.STREAM or project not in ("*", subject.project):
         return None
     match said:
         case {"agent_turn_id": str(turn_id), "tool_call_id": str(call_id), "message": str(words)}:

@@ -288,7 +288,13 @@ class ToolWorker:
             allowed, hidden = _with_environment(allowed, parcel, own.environment)
         except BadFrame as wrong:
             return ToolResult.failed(held.call, Code.NOT_FOUND, f"{held.call.name!r} was not started: {wrong}.")
-        except (MissingVariable, SettingsError) as wrong:
+        except SettingsError as wrong:  # they say more about this machine than the model of a project should read
+            _log.warning("calls of project %s are refused: %s", held.project, wrong)
+            message = (
+                f"{held.call.name!r} was not started: its project is not set up at this worker, whose log says why."
+            )
+            return ToolResult.failed(held.call, Code.UNAVAILABLE, message)
+        except MissingVariable as wrong:
             return ToolResult.failed(held.call, Code.UNAVAILABLE, f"{held.call.name!r} was not started: {wrong}.")
         info = changed(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
         limits = Limits(result_chars=parcel.result_chars, envelope=parcel.envelope)

@@ -574,7 +574,9 @@ class BusSettings(Section):
         default=None, description="Name of the variable that holds the user's password, or a token without a user."
     )
     credentials: str | None = Field(
-        default=None, min_length=1, description="File with an nkey seed or with NATS credentials (.creds)."
+        default=None,
+        min_length=1,
+        description="File with an nkey seed or with NATS credentials (.creds). {project} in it stands for a project.",
     )
     ca: str | None = Field(
         default=None, min_length=1, description="File with the authorities that sign the servers' certificates."
@@ -641,6 +643,33 @@ class DeviceSettings(Section):
     untrusted: bool = Field(default=False, description="Whether their results are untrusted content.")
     key: Annotated[str | None, AfterValidator(_public_key)] = Field(
         default=None, description="Its public key, as `ed25519 BASE64`; then only what it has signed counts."
+    )
+
+
+class FleetSettings(Section):
+    """Workers and runners that serve several projects."""
+
+    projects: Words = Field(
+        default=(),
+        description='Projects that `toolwire worker` and `toolwire run` serve; "*" stands for all that are in the '
+        "store, and empty for that of --project.",
+    )
+    folder: str = Field(
+        default="projects",
+        min_length=1,
+        description="Folder with a folder for each of these projects: its tools work there, and its own toolwire.toml "
+        "may be in it.",
+    )
+    at_once: int | None = Field(
+        default=None,
+        ge=1,
+        description="Calls or turns of one project at the same time in one process; unset leaves a quarter of the "
+        "process to others.",
+    )
+    window: int = Field(
+        default=256,
+        ge=1,
+        description="Commands of one project and target that one process has on their way; more wait in the store.",
     )
 
 
@@ -832,6 +861,7 @@ class Settings(Section):
     registry: RegistrySettings = RegistrySettings()
     store: StoreSettings = StoreSettings()
     bus: BusSettings = BusSettings()
+    fleet: FleetSettings = FleetSettings()
     edge: EdgeSettings = EdgeSettings()
     devices: dict[str, DeviceSettings] = Field(default_factory=dict)
     retention: RetentionSettings = RetentionSettings()

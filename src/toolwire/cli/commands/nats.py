@@ -12,6 +12,7 @@ import typer
 from toolwire.agent import run_sync
 from toolwire.assemble.buses import check_nats
 from toolwire.assemble.project import ProjectFolder
+from toolwire.bus.nats_permissions import ALL_PROJECTS
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import MOST_STREAM_MB, AsJson, NoColor
@@ -40,6 +41,9 @@ def config(
         list[str] | None,
         typer.Option("--project", metavar="NAME", help="A project with an account of its own; may be given again."),
     ] = None,
+    all_projects: Annotated[
+        bool, typer.Option("--all-projects", help="An account for processes that serve all projects of a store.")
+    ] = False,
     service: Annotated[
         list[str] | None,
         typer.Option("--service", metavar="TARGET", help="A tool service that gets the calls of this target only."),
@@ -65,11 +69,14 @@ def config(
     """Write files for one NATS server or a cluster: configuration, certificates, and a key for each user.
 
     Each project gets an account, so no user of it can send to or hear from another project. Its users are an
-    orchestrator (toolwire run), a worker (toolwire worker) and a tool service for each --service. Run it again with
-    more projects to add them: keys and certificates that are there stay as they are.
+    orchestrator (toolwire run), a worker (toolwire worker) and a tool service for each --service. With --all-projects
+    there is one more account, in which all projects are reached: for toolwire run and worker --all-projects, and for
+    no process that belongs to a project. Run it again with more projects to add them: keys and certificates that are
+    there stay as they are.
     """
     place = current_project()
-    plan = _plan(place, project or ["default"], service or [], node or [f"127.0.0.1:{DEFAULT_PORT}"], stream_mb, no_tls)
+    projects = [*(project or ([] if all_projects else ["default"])), *([ALL_PROJECTS] if all_projects else [])]
+    plan = _plan(place, projects, service or [], node or [f"127.0.0.1:{DEFAULT_PORT}"], stream_mb, no_tls)
     try:
         written = nats_files.write_nats_files(place.cwd / folder, plan, place.cwd / data if data else None)
     except ImportError as missing:

@@ -4,22 +4,33 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
-from functools import partial
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolwire.agent import run_sync
+from toolwire.agent import Agent, run_sync
 from toolwire.assemble.agents import open_agent_of
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.served_projects import ServedProjects
 from toolwire.assemble.services import uses_bus
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.telemetry import serving_metrics, start_metrics, telemetry_of, tell_end
 from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.ids import find_turn_id
-from toolwire.cli.resolve.options import AsJson, Home, MetricsPort, NoColor, Project, complete_interrupted_turn
+from toolwire.cli.resolve.options import (
+    AllProjects,
+    AsJson,
+    Home,
+    MetricsPort,
+    NoColor,
+    Project,
+    ProjectAtOnce,
+    Projects,
+    complete_interrupted_turn,
+    fleet_flags,
+)
 from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen, quiet_tools, write_json
 from toolwire.cli.terminal.text import one_line
@@ -28,12 +39,17 @@ from toolwire.errors import NotFound, SettingsError
 from toolwire.hub.canceling import cancel_turn
 from toolwire.hub.event_hub import EventHub
 from toolwire.lazy import lazy_module
+from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import Wait
+from toolwire.record.projects import ProjectStore, of_project
 from toolwire.wire.codecs.stored import write_wait
 
 if TYPE_CHECKING:
-    from toolwire.assemble import bus_link
+    from toolwire.assemble import bus_link, report_link
+    from toolwire.fleet import fair_share
 else:
+    fair_share = lazy_module("toolwire.fleet.fair_share")
+    report_link = lazy_module("toolwire.assemble.report_link")
     bus_link = lazy_module("toolwire.assemble.bus_link")
 
 _LONGEST_LINE = 200
@@ -44,6 +60,9 @@ def run(
     at_once: Annotated[
         int, typer.Option("--at-once", metavar="N", help="How many turns run at the same time.", min=1, max=64)
     ] = AT_ONCE,
+    projects: Projects = None,
+    all_projects: AllProjects = False,
+    project_at_once: ProjectAtOnce = None,
     cancel: Annotated[
         str | None,
         typer.Option(
@@ -62,10 +81,13 @@ def run(
     """Continue turns as soon as what they wait for has come: an approval, a sub-agent, a time.
 
     A turn goes on with the model, tools and grants that it began with, less what the settings have taken back since.
-    Several runners may share a store: each turn is taken up by one of them. Ctrl-C ends it; what runs then goes on with
-    the next runner. Ends with 1 if a turn could not go on with --once.
+    Several runners may share a store: each turn is taken up by one of them. With --projects or --all-projects it runs
+    the turns of several projects in turn, each with its own folder and settings beneath fleet.folder. Ctrl-C ends
+    it; what runs then goes on with the next runner. Ends with 1 if a turn could not go on with --once.
     """
-    place = current_project({"store.home": home, "telemetry.metrics_port": metrics_port}, project=project)
+    flags = {"store.home": home, "telemetry.metrics_port": metrics_port}
+    fleet = fleet_flags(projects, all_projects=all_projects, at_once=project_at_once)
+    place = current_project({**flags, **fleet}, project=project)
     if not place.settings.store.lasts:
         raise SettingsError("store.kind = memory keeps no turns beyond a command, so there is nothing to run")
     screen = Screen.of(place.settings.output.color, no_color=no_color)
@@ -86,7 +108,7 @@ def run(
 
     signal.signal(signal.SIGTERM, _interrupt)
     with quiet_tools(as_json=as_json):
-        run_sync(_run(place, {"store.home": home}, at_once, tell, once=once))
+        run_sync(_run(ServedProjects(place, {"store.home": home}), {"store.home": home}, at_once, tell, once=once))
     return Exit.FAILED if failures else Exit.DONE
 
 
@@ -96,25 +118,43 @@ def _interrupt(*_: object) -> None:
 
 
 async def _run(
-    place: ProjectFolder, flags: dict[str, Any], at_once: int, tell: Callable[[RanTurn], None], *, once: bool
+    served: ServedProjects, flags: dict[str, Any], at_once: int, tell: Callable[[RanTurn], None], *, once: bool
 ) -> None:
-    async with store_of(place) as store:
-        link = bus_link.BusLink(place, store) if uses_bus(place) else None
-        opened = partial(open_agent_of, project=place, store=store, flags=flags, link=link)
-        runner = TurnRunner(store, opened, at_once=at_once, tell=tell)
-        try:
-            if link is not None:
-                link.start(runner.wake)
-            if once:
-                await runner.run_until_idle()
-                return
-            with serving_metrics(place, store) as metrics:
-                told = f" Metrics: {metrics} ." if metrics else ""
-                typer.echo(f"Waiting for turns that can go on.{told} Ctrl-C ends it.", err=True)
-                await runner.run_forever()
-        finally:
-            if link is not None:
-                await link.close()
+    place = served.own
+    async with store_of(place) as view, AsyncExitStack() as closing:
+        store = view.whole if served.is_shared else view
+        links = _links(served, view, closing) if uses_bus(place) else {}
+
+        def opened(turn: Turn) -> AbstractAsyncContextManager[Agent]:
+            own = served.open(turn.project) if served.is_shared else place
+            link = links.get("*" if served.serves_all else turn.project)
+            return open_agent_of(turn, project=own, store=of_project(store, turn.project), flags=flags, link=link)
+
+        most = place.settings.fleet.at_once or fair_share.share_of(at_once) if served.is_shared else None
+        names = () if served.serves_all or not served.is_shared else served.names
+        runner = TurnRunner(store, opened, at_once=at_once, per_project=most, projects=names, tell=tell)
+        for link in links.values():
+            link.start(runner.wake)
+        if once:
+            await runner.run_until_idle()
+            return
+        if links:
+            await closing.enter_async_context(report_link.received_reports(place, store, list(links)))
+        metrics = closing.enter_context(serving_metrics(place, view))
+        told = f" Metrics: {metrics} ." if metrics else ""
+        of = f" of {served.shown}" if served.is_shared else ""
+        typer.echo(f"Waiting for turns{of} that can go on.{told} Ctrl-C ends it.", err=True)
+        await runner.run_forever()
+
+
+def _links(served: ServedProjects, store: ProjectStore, closing: AsyncExitStack) -> "dict[str, bus_link.BusLink]":
+    """What joins this process to the broker: by project, or one for all of them (`*`)."""
+    links = {}
+    for one in served.links():
+        folder = served.own if served.serves_all else one
+        links[one.name] = bus_link.BusLink(folder, store, serves_all=served.serves_all)
+        closing.push_async_callback(links[one.name].close)
+    return links
 
 
 async def _cancel(place: ProjectFolder, named: str) -> tuple[Wait, ...]:
@@ -143,7 +183,7 @@ def _show(screen: Screen, ran: RanTurn, *, as_json: bool) -> None:
 
 def ran_object(ran: RanTurn) -> dict[str, Any]:
     """What came of a turn, for programs."""
-    body: dict[str, Any] = {"turn_id": ran.turn_id, "state": ran.state}
+    body: dict[str, Any] = {"turn_id": ran.turn_id, "project": ran.project, "state": ran.state}
     if ran.answer is not None:
         body |= {"answer": ran.answer.text, "reason": ran.answer.reason.value}
     if ran.result is not None:

@@ -4,16 +4,18 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.served_projects import OpenOnce, ServedProjects, is_own_setting
 from toolwire.assemble.services import (
     address_of,
     require_name_for_bus,
@@ -28,7 +30,16 @@ from toolwire.assemble.stores import store_of
 from toolwire.assemble.telemetry import observed_executor, serving_metrics, start_metrics
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.options import Groups, Home, MetricsPort, Project
+from toolwire.cli.resolve.options import (
+    AllProjects,
+    Groups,
+    Home,
+    MetricsPort,
+    Project,
+    ProjectAtOnce,
+    Projects,
+    fleet_flags,
+)
 from toolwire.cli.resolve.project import current_project
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
@@ -42,11 +53,13 @@ from toolwire.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from toolwire.assemble import buses
-    from toolwire.fleet import relay
+    from toolwire.bus.contract import Bus
+    from toolwire.fleet import fair_share, relay
     from toolwire.fleet import worker as fleet_worker
 else:
     # A worker at a socket needs no bus.
     buses = lazy_module("toolwire.assemble.buses")
+    fair_share = lazy_module("toolwire.fleet.fair_share")
     relay = lazy_module("toolwire.fleet.relay")
     fleet_worker = lazy_module("toolwire.fleet.worker")
 
@@ -68,6 +81,9 @@ def worker(
     at_once: Annotated[
         int, typer.Option("--at-once", metavar="N", help="How many calls from the bus run at the same time.", min=1)
     ] = AT_ONCE,
+    projects: Projects = None,
+    all_projects: AllProjects = False,
+    project_at_once: ProjectAtOnce = None,
     drain: Annotated[
         float, typer.Option("--drain", metavar="SECONDS", help="How long running calls may go on at the end.", min=0)
     ] = DRAIN_S,
@@ -75,20 +91,25 @@ def worker(
     project: Project = "default",
     home: Home = None,
 ) -> Exit:
-    """Run tools of this project for agents in other processes.
+    """Run tools of this project, or of several, for agents in other processes.
 
     A service with via = bus gets its calls from a broker: any number of workers on any number of machines share them,
     with the store of the project as the record. Any other is one worker on this machine, at a Unix socket. A worker
-    puts its own secrets in place, and takes them out of results. Ctrl-C or SIGTERM ends it: it takes no more calls,
-    and those that run may finish.
+    puts its own secrets in place, and takes them out of results. With --projects or --all-projects it takes the calls
+    of several projects in turn, each with its own folder and settings beneath fleet.folder. Ctrl-C or SIGTERM ends it:
+    it takes no more calls, and those that run may finish.
     """
     flags = {"tools.groups": tools, "store.home": home, "telemetry.metrics_port": metrics_port}
+    flags |= fleet_flags(projects, all_projects=all_projects, at_once=project_at_once)
     place = current_project(flags, project=project)
     start_metrics(place)
     service = _service(place, name, socket, token_env)
+    served = ServedProjects(place, flags)
     if service.via == "bus":
-        run_sync(_serve_bus(place, name or "", service, at_once, drain))
+        run_sync(_serve_bus(served, name or "", service, at_once, drain))
         return Exit.DONE
+    if served.is_shared:
+        raise SettingsError("a worker at a socket serves one project; leave out --projects, or set via = bus")
     if name is not None and socket is None:
         safe_address(place, name, service)
     run_sync(_serve(place, name or "worker", service, drain))
@@ -143,36 +164,107 @@ async def _serve(place: ProjectFolder, name: str, service: ServiceSettings, drai
         await stopped.wait()
 
 
-async def _serve_bus(place: ProjectFolder, name: str, service: ServiceSettings, at_once: int, drain_s: float) -> None:
+async def _serve_bus(
+    served: ServedProjects, name: str, service: ServiceSettings, at_once: int, drain_s: float
+) -> None:  # fmt: skip
+    place = served.own
     uses_bus(place)
     require_name_for_bus(place)
-    subject = TargetSubject.parse(subject_of(name)).filter.replace("*", place.name, 1)
-    environment = {name: place.environ[name] for name in service.environment if name in place.environ}
+    filled = TargetSubject.parse(subject_of(name)).filter
     async with store_of(place) as store, AsyncExitStack() as closing:
-        toolbox = _toolbox(place, name, service, closing)
-        bus = await closing.enter_async_context(buses.open_bus(place, name=f"toolwire worker {name}"))
-        served = fleet_worker.ToolWorker(
-            store,
-            bus,
-            toolbox,
-            subject,
-            durable=f"worker-{place.name}-{name}",
-            executor=observed_executor(place, toolbox),
-            secrets=place.settings.secrets(place.environ),
-            environment=environment,
-            at_once=at_once,
-        )
-        sending = asyncio.create_task(relay.Relay(of_project(store, place.name), bus).run(), name="toolwire-relay")
-        _stop_on_signals(served.stop)
+        own = _project_tools(place, name, service, closing)
+        fleet = place.settings.fleet
+        shared = FleetParts.of(served, name, service, own, at_once, closing) if served.is_shared else None
+        workers, relays = [], []
+        bus: Bus | None = None
+        for link in served.links():
+            if bus is None or served.has_keys:
+                bus = await closing.enter_async_context(buses.open_bus(link, name=f"toolwire worker {name}"))
+            view = store.whole if served.serves_all else of_project(store, link.name)
+            worker = fleet_worker.ToolWorker(
+                view,
+                bus,
+                own.toolbox,
+                filled.replace("*", link.name, 1),
+                durable=f"workers-{name}" if served.serves_all else f"worker-{link.name}-{name}",
+                executor=own.executor,
+                secrets=own.secrets,
+                environment=own.environment,
+                at_once=at_once,
+                slots=shared.slots if shared else None,
+                of_project=shared.of_project if shared else None,
+            )
+            workers.append(worker)
+            relays.append(relay.Relay(view, bus, window=fleet.window).run())
+        _stop_on_signals(partial(_stop_all, workers))
         metrics = closing.enter_context(serving_metrics(place, store, bus))
-        _say_running(toolbox, f"for calls at {subject}", metrics)
-        try:
-            left = await served.run(drain_s)
-        finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+        of = f" of {served.shown}" if served.is_shared else ""
+        where = filled.replace("*", place.name, 1) if not served.is_shared else filled
+        _say_running(own.toolbox, f"for calls{of} at {where}", metrics)
+        left = await _run_all(workers, relays, drain_s)
         if left:
             typer.echo(f"Gave up {_counted(left, 'call')} after {drain_s:g} s; other workers find out.", err=True)
+
+
+def _stop_all(workers: "list[fleet_worker.ToolWorker]") -> None:
+    for worker in workers:
+        worker.stop()
+
+
+async def _run_all(
+    workers: "list[fleet_worker.ToolWorker]", relays: list[Coroutine[Any, Any, None]], drain_s: float
+) -> int:
+    """Serve until all have stopped; how many calls were given up."""
+    sending = [asyncio.create_task(one, name="toolwire-relay") for one in relays]
+    serving = [asyncio.create_task(worker.run(drain_s), name="toolwire-worker") for worker in workers]
+    try:
+        return sum(await asyncio.gather(*serving))
+    finally:
+        for task in (*serving, *sending):
+            task.cancel()
+        await asyncio.gather(*serving, *sending, return_exceptions=True)
+
+
+class FleetParts(NamedTuple):
+    """What the workers of several projects share: the slots for their calls, and what each project's are run with."""
+
+    slots: "fair_share.FairSlots"
+    of_project: "Callable[[str], Awaitable[fleet_worker.ProjectTools]]"
+
+    @classmethod
+    def of(
+        cls,
+        served: ServedProjects,
+        name: str,
+        service: ServiceSettings,
+        own: "fleet_worker.ProjectTools",
+        at_once: int,
+        closing: AsyncExitStack,
+    ) -> "FleetParts":
+        async def make(project: str, closing: AsyncExitStack) -> "fleet_worker.ProjectTools":
+            if project == served.own.name:
+                return own
+            place = served.open(project)
+            said = place.settings.services.get(name, service)
+            tools = _project_tools(place, name, said, closing)
+            is_own = is_own_setting(place, place.cwd, f"services.{name}.environment")
+            return tools if is_own else replace(tools, environment={})
+
+        slots = fair_share.FairSlots.shared(at_once, served.own.settings.fleet.at_once)
+        return cls(slots, OpenOnce(make, closing).get)
+
+
+def _project_tools(
+    place: ProjectFolder, name: str, service: ServiceSettings, closing: AsyncExitStack
+) -> "fleet_worker.ProjectTools":
+    """What the calls of one project are run with. Raises SettingsError."""
+    toolbox = _toolbox(place, name, service, closing)
+    return fleet_worker.ProjectTools(
+        toolbox,
+        observed_executor(place, toolbox),
+        place.settings.secrets(place.environ),
+        {name: place.environ[name] for name in service.environment if name in place.environ},
+    )
 
 
 def _toolbox(place: ProjectFolder, name: str, service: ServiceSettings, closing: AsyncExitStack) -> Toolbox:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -128,6 +129,15 @@ Thread = Annotated[
 Project = Annotated[
     str, typer.Option("--project", metavar="NAME", help="The project on record for this work.", show_default=False)
 ]
+Projects = Annotated[
+    str | None,
+    typer.Option("--projects", metavar="NAMES", help="Serve these projects, with commas between them."),
+]
+AllProjects = Annotated[bool, typer.Option("--all-projects", help="Serve all projects that are in the store.")]
+ProjectAtOnce = Annotated[
+    int | None,
+    typer.Option("--project-at-once", metavar="N", help="How many of these may be of one of several projects.", min=1),
+]
 Iterations = Annotated[
     int | None, typer.Option("--iterations", metavar="N", help="Model replies before it must answer.")
 ]
@@ -174,3 +184,10 @@ Stream = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with an interrupted turn: the newest, or the one named after it.")
 ]
+
+
+def fleet_flags(projects: str | None, *, all_projects: bool, at_once: int | None) -> dict[str, Any]:
+    """The flags of a process that may serve several projects, by dotted key. Raises SettingsError."""
+    if projects is not None and all_projects:
+        raise SettingsError("--projects names some of the projects that --all-projects serves; give one of them")
+    return {"fleet.projects": "*" if all_projects else projects, "fleet.at_once": at_once}
