@@ -13,7 +13,7 @@ from toolwire.protocol.tools import Effect, Tool
 class Toolbox:
     """Tools in the order in which they were given, each name once. Never changes; `plus` and `only` give new ones."""
 
-    __slots__ = ("_checkers", "_tools")
+    __slots__ = ("_checkers", "_tools", "get")
 
     def __init__(self, *tools: Tool) -> None:
         """Raises `DefinitionError` for a name that occurs twice."""
@@ -23,6 +23,8 @@ class Toolbox:
             if each.name in self._tools:
                 raise DefinitionError(f"two tools are named {each.name!r}; give one of them another name=")
             self._tools[each.name] = each
+        # The tool with exactly this name, or None. Every call comes through here, so this is the dict's own.
+        self.get: Callable[[str], Tool | None] = self._tools.get
 
     @classmethod
     def of(cls, *anything: "Tool | Toolbox | Callable[..., Any]") -> "Toolbox":
@@ -37,10 +39,6 @@ class Toolbox:
     def delegates(self) -> bool:
         """Whether some of these tools set other agents to work."""
         return any(tool.category == "session" and tool.effect is not Effect.PURE for tool in self)
-
-    def get(self, name: str) -> Tool | None:
-        """The tool with exactly this name."""
-        return self._tools.get(name)
 
     def checker(self, name: str) -> Checker:
         """The compiled schema of a tool. Raises `KeyError` for an unknown name, `DefinitionError` for a bad schema."""

@@ -73,7 +73,7 @@ class InProcessExecutor:
                 value = await self._bounded(target, allowed, context, stretches)
             took_s = perf_counter() - started
             if type(value) is str and target.dump is None and len(value) < LARGE_CHARS:  # as most tools return
-                content, structured = (_text(clean(value)),), None
+                content, structured = (_text(value if value.isascii() else clean(value)),), None
                 fault = target.check(value, value) if target.check is not None else ""
             elif is_large(value):
                 content, structured, fault = await asyncio.to_thread(_shown, target, value, present_large)
@@ -92,7 +92,8 @@ class InProcessExecutor:
                 result = _not_as_promised(allowed, fault, content, _ms(started))
             else:
                 result = _result(call.id, call.name, _SUCCESS, content, structured, took_s * 1000)
-                result = _ended(result, value) if isinstance(value, ToolOutput) else result
+                if type(value) is not str and isinstance(value, ToolOutput):
+                    result = _ended(result, value)
         if took_s < BLOCKED_S and took_s < allowed.timeout_s:
             return result
         return _marked(result, allowed, took_s, took_s if stretches is None else stretches.longest_s)

@@ -149,9 +149,6 @@ class Journey:
             return self._detach(allowed)
         if self._services.dispatcher is not None and self._is_dispatched(allowed):
             return self._dispatch(allowed)
-        return self._run_here(allowed)
-
-    def _run_here(self, allowed: Allowed) -> Awaitable[Outcome]:
         return self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed)
 
     async def _give_up(self) -> ToolResult:
@@ -277,7 +274,7 @@ class Journey:
 
     async def _finish_detached(self, allowed: Allowed) -> None:
         """See a call to its result that runs on its own in this process. Its lease is renewed as long as that lives."""
-        work = asyncio.ensure_future(self._run_here(allowed))
+        work = asyncio.ensure_future(self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed))
         heartbeat = asyncio.create_task(self._keep_claim(work), name="toolwire-detached-lease")
         try:
             outcome = await work

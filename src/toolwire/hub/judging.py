@@ -72,13 +72,14 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
     return _card(
         record_id, turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
         effect, version, services.clock(), attempt, result, record_id if attempt else "", "", None,
-        turn.iterations + (not turn.pending), _agreement(turn, tool) if result is None else USUAL,
+        turn.iterations + (not turn.pending), USUAL if result is not None or tool is None else _agreement(turn, tool),
     )  # fmt: skip
 
 
-def _agreement(turn: Turn, tool: Tool | None) -> Agreement:
+def _agreement(turn: Turn, tool: Tool) -> Agreement:
     """What is agreed about a call. A turn that is a single call has nothing else to go on with than its result."""
-    return USUAL if tool is None or turn.kind is TurnKind.CALL else tool.agreement
+    agreed = tool.agreement
+    return agreed if agreed is USUAL or turn.kind is not TurnKind.CALL else USUAL
 
 
 def decision_row(one: Accepted) -> AuditRow:

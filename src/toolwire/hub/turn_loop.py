@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from time import perf_counter
 
 from toolwire.define.canonical import digest
@@ -42,7 +43,7 @@ from toolwire.protocol.values import changed, dataclass, making
 from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.wire.formats.tally import FormatTally, merged, tally
 
-_request = making(Request)
+_request, _digest_of = making(Request), attrgetter("card.args_digest")
 
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
@@ -283,7 +284,7 @@ class Runner:
             self._tally.peak = slots.peak
         if began:
             self._tally.add_batch(results, slots, (perf_counter() - began) * 1000)
-        digests = [one.card.args_digest for one in self._accepted]
+        digests = map(_digest_of, self._accepted)
         after = answered(turn, results, echoes(turn.pending, digests, results, self._runtime))
         if self._emit:
             self._tell_notes(turn.messages, after.messages, self._emit)

@@ -33,6 +33,7 @@ from toolwire.loop.limits import (
 from toolwire.protocol.bus import CONTROL, AfterExecution
 from toolwire.protocol.calls import Problem, ToolCall, ToolResult
 from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, untrusted_sources
+from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed, changing, dataclass, making, quick
@@ -46,6 +47,7 @@ _after_calls = changing(Turn, "usage", "iterations", "messages", "pending")
 _after_results = changing(
     Turn, "messages", "pending", "calls", "failures", "failed_calls", "echoes", "repeats", "warned", "tainted", "ending"
 )
+_SUCCESS = Status.SUCCESS
 _MOST_PROBLEMS = 64
 _MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned", "unclear"}
 
@@ -81,7 +83,9 @@ def next_step(turn: Turn, now: float) -> Step:
     """Read the turn so far and say what it needs next."""
     if turn.ending is not None:
         return Finished(turn.ending)
-    if reason := ending_reason(turn, now):
+    limits = turn.limits
+    is_bounded = limits.deadline_s is not None or limits.tokens is not None or limits.cost_usd is not None
+    if is_bounded and (reason := ending_reason(turn, now)):
         return Finished(Ending(reason, last_words(turn) or WITHOUT_ANSWER[reason]))
     if turn.pending:
         return _run(turn.pending)
@@ -124,6 +128,8 @@ def minted(turn: Turn, reply: Reply) -> Reply:
     if not reply.calls:
         return reply
     stem = f"call_{turn.id[-12:]}_{turn.iterations + 1}"
+    if len(reply.calls) == 1:  # as nearly always
+        return _with_calls(reply, (_with_id(reply.calls[0], f"{stem}_1"),))
     return _with_calls(reply, tuple([_with_id(call, f"{stem}_{n}") for n, call in enumerate(reply.calls, 1)]))
 
 
@@ -164,7 +170,7 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
     """The turn after all calls of its last reply have results; `echoes` are those that should make progress."""
     failed, tainted, terminated = 0, turn.tainted, False
     for result in results:
-        if result.is_failure:
+        if result.status is not _SUCCESS and result.is_failure:
             failed += 1
         if result.untrusted:
             tainted = True

@@ -11,12 +11,13 @@ from toolwire.protocol.values import dataclass, making, quick
 
 LONGEST_NAME = 800
 """In bytes: what every store can look for. An index of PostgreSQL takes 2,704 for a row, and some rows have three."""
-_SURELY_SHORT = LONGEST_NAME // 4
+SURELY_SHORT = LONGEST_NAME // 4
+"""In characters: a name of no more has no more bytes than `LONGEST_NAME`."""
 
 
 def is_long(name: str, most: int = LONGEST_NAME) -> bool:
     """Whether a name is too long to be looked for in every store."""
-    return len(name) > _SURELY_SHORT and len(name.encode("utf-8", "backslashreplace")) > most
+    return len(name) > SURELY_SHORT and len(name.encode("utf-8", "backslashreplace")) > most
 
 
 def short_name(name: str, most: int = LONGEST_NAME) -> str:
@@ -135,7 +136,8 @@ class AuditRow:
             if result.engine or result.untrusted or result.blocked_ms:
                 detail = {**(detail or {}), **_circumstances(result)}
         return _row(
-            at, event, card.project, card.agent, card.turn_id, call.id, short_name(call.name), rule,
+            at, event, card.project, card.agent, card.turn_id, call.id,
+            call.name if len(call.name) <= SURELY_SHORT else short_name(call.name), rule,
             status, code, card.args_digest, elapsed_ms, detail or _NO_DETAIL,
         )  # fmt: skip
 

@@ -27,7 +27,7 @@ from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.bus import CONTROL, AfterExecution, control_of, effective_action
 from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.records import AuditRow, CallCard, Dispatch, is_long
+from toolwire.protocol.records import SURELY_SHORT, AuditRow, CallCard, Dispatch, is_long
 from toolwire.protocol.tools import USUAL
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, changing, dataclass
@@ -89,6 +89,8 @@ def begin(turn_id: str, kept: TurnState | None, names: Mapping[str, str] = _NO_N
 
 
 def _too_long(names: Mapping[str, str]) -> StoreError | None:
+    if max(map(len, names.values())) <= SURELY_SHORT:  # as nearly always
+        return None
     return next((refusals.too_long(f"the {what}", name) for what, name in names.items() if is_long(name)), None)
 
 
@@ -152,7 +154,7 @@ def add_call(
 ) -> Step[CallCard]:
     """The same for a call that comes with a reply, whose turn was looked at already."""
     if kept is None:
-        if is_long(card.call.id) or turn is None:
+        if len(card.call.id) > SURELY_SHORT or turn is None:
             own = {} if turn is not None else {"turn id": card.turn_id, "project": card.project}
             if refusal := _too_long({"call id": card.call.id, **own}):
                 return refusal, None, (), 0

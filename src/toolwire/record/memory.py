@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
-from itertools import count, islice, repeat
+from itertools import count, islice
 from operator import attrgetter
 from typing import TypeVar
 
@@ -176,7 +176,7 @@ class MemoryStore(ClosingStore):
         self._shares: dict[tuple[str, str], ReservedShares] = {}
         self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
         self._open: dict[_TurnKey, _MemoryTurn] = {}
-        self._begun: set[tuple[_TurnKey, str]] = set()
+        self._begun: dict[_TurnKey, set[str]] = {}
         self._events = MemoryEvents()
         self._registry = MemoryRegistry()
         self._result_cards = MemoryCards()
@@ -281,10 +281,13 @@ class MemoryStore(ClosingStore):
         return True
 
     def begins(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
-        self._begun.add(((project, turn_id), call_id))
+        begun = self._begun.get((project, turn_id))
+        if begun is None:
+            begun = self._begun[project, turn_id] = set()
+        begun.add(call_id)
 
     def pauses(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
-        self._begun.discard(((project, turn_id), call_id))
+        self._begun.get((project, turn_id), set()).discard(call_id)
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
@@ -327,7 +330,8 @@ class MemoryStore(ClosingStore):
         kept = self._held(turn)
         key = (turn.project, turn.id)
         cards = self._cards.get(key, {})
-        for card in ledger.not_begun(cards.values(), lambda card: (key, card.call.id) in self._begun):
+        begun = self._begun.get(key, ())
+        for card in ledger.not_begun(cards.values(), lambda card: card.call.id in begun):
             cards[card.call.id] = card
         if kept.opening.waits != turn.waits:
             kept.opening = changed(kept.opening, waits=turn.waits)
@@ -829,12 +833,13 @@ class MemoryStore(ClosingStore):
         self._past_calls -= past.calls
         self._past_weight -= past.weight
         self._bodies.let_go(past.bodies)
-        cards = self._cards.get(past.key, {})
-        self._begun.difference_update(zip(repeat(past.key), cards))
+        cards, begun = self._cards.get(past.key, {}), self._begun.get(past.key, set())
         for call_id in [past.call_id] if past.call_id else list(cards):
             del cards[call_id], self._card_order[past.key, call_id]
+            begun.discard(call_id)
         if not cards:
             self._cards.pop(past.key, None)
+            self._begun.pop(past.key, None)
             if self._turns.pop(past.key, None) is not None:
                 self._shares.pop(past.key, None)
             self._events.drop(past.key)

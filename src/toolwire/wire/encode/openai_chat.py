@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import repeat
 
 from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
@@ -60,9 +61,9 @@ def user_content(message: UserMessage) -> list[Json]:
 
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     """One `tool` message per result; images follow in a user message, since `tool` messages hold only text."""
-    answers: list[Json] = [
-        {"role": "tool", "tool_call_id": ids.of(result), "content": words(result)} for result in results
-    ]
+    answers: list[Json] = []
+    for result in results:  # a comprehension is a call of its own, and every result comes through here
+        answers.append({"role": "tool", "tool_call_id": ids.of(result), "content": words(result)})  # noqa: PERF401
     if any(map(images, results)):
         shown = [part for result in results for part in _image_parts(result)]
         answers.append({"role": "user", "content": shown})
@@ -85,7 +86,7 @@ def _assistant(reply: Reply, ids: CallIds) -> Json:
     message: Json = {"role": "assistant", "content": reply.content}
     if reply.calls:
         message["content"] = reply.content or None
-        message["tool_calls"] = [_call(call, ids) for call in reply.calls]
+        message["tool_calls"] = list(map(_call, reply.calls, repeat(ids)))
     return message
 
 

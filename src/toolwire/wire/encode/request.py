@@ -172,7 +172,8 @@ class RequestEncoder:
         """The body of this request as JSON bytes. Raises ValueError when a value in it is no JSON."""
         kept = self._take(request)
         self._extend(kept, request.messages)
-        head, lead = to_json(frame)[:-1], self._lead(self._dialect.offered(request), request.system)
+        offered = self._dialect.offered(request) if request.tools_off else request.tools
+        head, lead = to_json(frame)[:-1], self._lead(offered, request.system)
         if len(head) == 1:
             lead = lead[1:]
         if request.conversation:
