@@ -316,8 +316,8 @@ class MemoryStore(ClosingStore):
         kept.ending = ending
         del self._open[turn.project, turn.id]
         key = (turn.project, turn.agent, day_of(self._clock()))
-        self._spent[key] = spending(self._spent.get(key, Spending()), stats, kept.calls)
-        self._loop[turn.project] = loop_metrics(self._loop.get(turn.project, LoopMetrics()), stats, ending.reason)
+        self._spent[key] = spending(self._spent.get(key) or Spending(), stats, kept.calls)
+        self._loop[turn.project] = loop_metrics(self._loop.get(turn.project) or LoopMetrics(), stats, ending.reason)
         if stats.formats:
             self._formats[turn.project] = merged((*self._formats.get(turn.project, ()), *stats.formats))
         kept.owner = None

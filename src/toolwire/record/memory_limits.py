@@ -29,6 +29,8 @@ _HANDLES = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 def named_bodies(results: Iterable[ToolResult | None]) -> tuple[str, ...]:
     """The handles of the bodies that results name: each its own, and those in the sentences around it."""
     named = [result for result in results if result is not None and result.handle]
+    if not named:  # as nearly always
+        return ()
     return tuple(name for result in named for name in dict.fromkeys((result.handle, *_HANDLES.findall(result.text))))
 
 

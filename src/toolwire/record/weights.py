@@ -5,8 +5,7 @@ everything around it by a fixed amount.
 """
 
 from collections.abc import Collection
-from itertools import chain
-from operator import attrgetter, length_hint, methodcaller
+from operator import length_hint
 from typing import Any
 
 from toolwire.protocol.calls import Block, Text, ToolResult
@@ -15,9 +14,8 @@ from toolwire.protocol.records import CallCard
 
 ROW = 512
 _ITEM, _MESSAGE, _CARD = 64, 512, 1024
+_USUAL = _CARD + _MESSAGE + 4 * _ITEM  # a call and its result of one text, without what is written in them
 _FLAT = frozenset({str, int, float, bool, type(None)})
-_values, _arguments, _results = methodcaller("values"), *map(attrgetter, ("call.arguments", "result"))
-_content, _text, _stderr, _reasoning, _carry = map(attrgetter, ("content", "text", "stderr", "reasoning", "carry"))
 
 
 def weigh(value: Any) -> int:
@@ -62,32 +60,37 @@ def weigh_card(card: CallCard) -> int:
 def weigh_cards(cards: Collection[CallCard]) -> int:
     """What the ended calls of a turn weigh together, without bodies that are kept for them.
 
-    Every turn passes here. The usual ones (flat arguments, results of texts) are summed without a line of Python for
-    each call, and the others one by one.
+    Every turn passes here, so the usual calls (flat arguments, a result of one text) are weighed in place.
     """
-    values = list(chain.from_iterable(map(_values, map(_arguments, cards))))
-    if _FLAT.issuperset(map(type, values)):
-        results = list(map(_results, cards))
-        try:
-            texts = list(map(_text, chain.from_iterable(map(_content, results))))
-            chars = sum(map(len, texts)) + sum(map(len, map(_stderr, results)))
-        except AttributeError:  # a call without a result, or a result with a block that is not a text
-            return sum(map(weigh_card, cards))
+    weight = 0
+    for card in cards:
+        result, values = card.result, card.call.arguments.values()
+        content = () if result is None else result.content
+        if result is None or len(content) != 1 or type(only := content[0]) is not Text:
+            weight += weigh_card(card)
+            continue
         # A value beside a text is what that text says, so each text counts twice.
-        fixed = (_CARD + _MESSAGE + 2 * _ITEM) * len(cards) + 2 * _ITEM * (len(values) + len(texts))
-        return fixed + 2 * chars + sum(map(length_hint, values))
-    return sum(map(weigh_card, cards))
+        usual = _USUAL + 2 * _ITEM * len(values) + 2 * (len(only.text) + len(result.stderr))
+        for value in values:
+            if type(value) is str:
+                usual += len(value)
+            elif type(value) not in _FLAT:
+                usual = weigh_card(card)
+                break
+        weight += usual
+    return weight
 
 
 def weigh_replies(said: Collection[Reply | Note]) -> int:
     """What the model and the user said in a turn weighs together, in the same way."""
-    try:
-        carries = any(map(_carry, said))
-        chars = sum(map(len, map(_content, said))) + sum(map(len, map(_reasoning, said)))
-    except AttributeError:  # a note
-        return sum(map(weigh_message, said))
-    # A turn has about as many calls as replies, and the cards of the calls count for themselves.
-    return sum(map(weigh_message, said)) if carries else 2 * _MESSAGE * len(said) + chars
+    weight = 0
+    for one in said:
+        if type(one) is Reply and not one.carry:
+            # A turn has about as many calls as replies, and the cards of the calls count for themselves.
+            weight += 2 * _MESSAGE + len(one.content) + len(one.reasoning)
+        else:
+            weight += weigh_message(one)
+    return weight
 
 
 def weigh_message(message: Message) -> int:
