@@ -1,10 +1,11 @@
 """A device as the orchestrator sees it: it runs each call once, repeats its reports, and can be told to misbehave."""
 
 import asyncio
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -192,3 +193,26 @@ class SimulatedDevice:
         report = report_to(self._newest[key], self.kept[key], 0.0)
         for _ in range(self.repeat):
             await self._quietly(report)
+
+
+@contextmanager
+def device_beside(name: str, port: int, tools: Iterable[Tool], **more: Any) -> Iterator[SimulatedDevice]:
+    """A device in a thread of its own, for tests whose commands are processes."""
+    made: list[SimulatedDevice] = []
+    there, stop = threading.Event(), threading.Event()
+
+    async def live() -> None:
+        async with SimulatedDevice(name, port, tools, **more) as device:
+            made.append(device)
+            there.set()
+            while not stop.is_set():  # noqa: ASYNC110 -- the test sets it in another thread
+                await asyncio.sleep(0.01)
+
+    thread = threading.Thread(target=asyncio.run, args=(live(),), daemon=True)
+    thread.start()
+    try:
+        assert there.wait(20)
+        yield made[0]
+    finally:
+        stop.set()
+        thread.join(20)

@@ -11,6 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolwire.agent import Agent
+from toolwire.assemble.devices import (
+    RefreshTools,
+    is_device,
+    open_devices,
+    pinned_toolbox,
+    refreshing,
+    uses_devices,
+)
 from toolwire.assemble.grants import grant_of, require_needed
 from toolwire.assemble.interaction import Interaction, Unattended
 from toolwire.assemble.models import model_of
@@ -18,9 +26,10 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import executor_of, uses_bus
 from toolwire.assemble.specs import AGENT, kept_spec, model_spec, project_again, resumed_spec, spec_of
 from toolwire.assemble.telemetry import telemetry_of
-from toolwire.assemble.tools import tool_dependencies, toolbox_of
+from toolwire.assemble.tools import built_in_names, tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
-from toolwire.errors import SettingsError
+from toolwire.errors import SettingsError, ToolFailure
+from toolwire.execute.contract import Executor
 from toolwire.hub.event_hub import EventHub, Telemetry
 from toolwire.hub.resuming import require_still_granted
 from toolwire.hub.services import Tell
@@ -36,11 +45,13 @@ from toolwire.toolbox.registry import GROUPS
 if TYPE_CHECKING:
     from toolwire.assemble import bus_link, registry, webhook
     from toolwire.assemble.bus_link import BusLink
+    from toolwire.assemble.device_link import DeviceLink
     from toolwire.fleet import dispatcher
     from toolwire.fleet.dispatcher import BusDispatcher
     from toolwire.hub import turn_loop
     from toolwire.toolbox.agents import delegation, workers
     from toolwire.toolbox.agents.delegation import SubAgents
+    from toolwire.toolbox.agents.workers import SubAgentProfile
 else:
     # Loaded where they are needed, which is in few projects.
     turn_loop = lazy_module("toolwire.hub.turn_loop")
@@ -50,6 +61,9 @@ else:
     dispatcher = lazy_module("toolwire.fleet.dispatcher")
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
+
+_OF_OTHERS = frozenset([*GROUPS["teamwork"], *GROUPS["orchestration"], *GROUPS["nodes"]])
+"""Tools that tell of other agents and their tools, so that all of them have to be known."""
 
 GENERAL = "general"
 """The sub-agent that is the model itself, beside one for each profile."""
@@ -79,9 +93,12 @@ async def open_agent(
     """
     if uses_bus(project):
         await registry.load_offered_tools(project, store)
-    grant = grant_of(project, spec.granted, resumes=resumes is not None)
-    tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
     async with AsyncExitStack() as closing:
+        on_devices = None
+        if uses_devices(project) and (only not in built_in_names(project) or only in _OF_OTHERS):
+            on_devices = await open_devices(project, store, closing)
+        grant = grant_of(project, spec.granted, resumes=resumes is not None)
+        tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
         model = model_of(project, spec.model, tallies, record)
         closing.push_async_callback(model.close)
         tell = None
@@ -90,22 +107,22 @@ async def open_agent(
         telemetry = telemetry_of(project)
         events = events if telemetry is None else _telling(events, telemetry)
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
-        made = _AgentFactory(project, store, user, spec, grant, tell, over_bus, telemetry)
+        made = _AgentFactory(project, store, user, spec, grant, tell, over_bus, on_devices, telemetry)
         toolbox = made.tools(closing, only)
         if telemetry is not None and telemetry.metrics is not None:
             telemetry.metrics.know_tools(toolbox)
         _require_needed(project, spec, toolbox)
         agent = made.agent(
             model,
-            _tools_again(resumes, toolbox),
+            _tools_again(project, resumes, toolbox),
             grant=grant,
-            executor=executor_of(project, over_bus),
+            executor=made.executor(),
             system=system,
             limits=project.settings.limits(),
             budget=spec.budget,
             accounts=(GENERAL, *project.settings.profiles),
             intervene=intervene,
-            news=project.skill_news if spec.model.name and resumes is None else None,
+            news=_refresh_tools(project, on_devices) if spec.model.name and resumes is None else None,
             name=AGENT,
             project=project.name,
             max_tokens=spec.model.max_tokens,
@@ -116,6 +133,10 @@ async def open_agent(
         )
         closing.push_async_callback(agent.runtime.close)
         yield agent
+
+
+def _refresh_tools(project: ProjectFolder, on_devices: "DeviceLink | None") -> RefreshTools:
+    return project.skill_news if on_devices is None else refreshing(project, on_devices, project.skill_news)
 
 
 def _telling(events: EventHub | None, telemetry: Telemetry) -> EventHub:
@@ -136,9 +157,16 @@ def _dispatcher(
     return dispatcher.BusDispatcher(store, link, limits=project.settings.limits(), stays=stays, watches=link)
 
 
-def _tools_again(turn: Turn | None, toolbox: Toolbox) -> Toolbox:
-    """All tools for a new turn; for one that goes on those that it had, as far as they are still there."""
-    return toolbox if turn is None or turn.spec is None else Toolbox(*toolbox.only(turn.spec.tools.names))
+def _tools_again(project: ProjectFolder, turn: Turn | None, toolbox: Toolbox) -> Toolbox:
+    """All tools for a new turn; for one that goes on those that it had, as far as they are still there.
+
+    The turn of a device's agent has the tools of that device.
+    """
+    if turn is None or turn.spec is None:
+        return toolbox
+    if is_device(project, turn.agent):
+        toolbox = pinned_toolbox(project, turn.agent, toolbox)
+    return Toolbox(*toolbox.only(turn.spec.tools.names))
 
 
 def _require_needed(project: ProjectFolder, spec: AgentSpec, toolbox: Toolbox) -> None:
@@ -189,16 +217,22 @@ class _AgentFactory:
     grant: Grant
     tell: Tell | None
     over_bus: "BusDispatcher | None" = None
+    on_devices: "DeviceLink | None" = None
     telemetry: Telemetry | None = None
+
+    def executor(self) -> Executor:
+        """What runs the calls of one agent."""
+        on_devices = None if self.on_devices is None else self.on_devices.executor()
+        return executor_of(self.project, self.over_bus, on_devices)
 
     def tools(self, closing: AsyncExitStack, only: str) -> Toolbox:
         """The tools of the project with all that they hold, closed at the end."""
         team = _Team(self, closing)
         usual = tool_dependencies(self.project, self.store)
         ask = self.user.answer if self.user.present else None
-        given = replace(usual, ask=ask, sub_agents=team.sub_agents, closing=closing)
-        others = only in (*GROUPS["teamwork"], *GROUPS["orchestration"])
-        team.toolbox = toolbox_of(self.project, given, only="" if others else only)
+        nodes = None if self.on_devices is None else self.on_devices.nodes
+        given = replace(usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes)
+        team.toolbox = toolbox_of(self.project, given, only="" if only in _OF_OTHERS else only)
         return team.toolbox
 
     def agent(self, model: ChatModel, toolbox: Toolbox, *, grant: Grant, **parts: Any) -> Agent:
@@ -227,7 +261,7 @@ class _Team:
         self._made = made
         self._closing = closing
         self._models: dict[ModelSpec, ChatModel] = {}
-        self._executor = executor_of(made.project, made.over_bus)
+        self._executor = made.executor()
         self.toolbox = Toolbox()
 
     def sub_agents(self) -> "SubAgents":
@@ -239,10 +273,21 @@ class _Team:
             for name, spec in self._specs().items()
             for make in [partial(self._agent, spec)]
         ]
-        sub_agents = delegation.SubAgents(made.store, members, budget=made.spec.budget)
+        directory = None if made.on_devices is None else _DeviceAgents(self, made.on_devices)
+        sub_agents = delegation.SubAgents(made.store, members, budget=made.spec.budget, directory=directory)
         self._closing.push_async_callback(self._close)
         self._closing.push_async_exit(sub_agents)
         return sub_agents
+
+    def device_agent(self, device: str) -> "SubAgentProfile":
+        """An agent of the model that answers here, with the tools of one device and no others."""
+        made, specs = self._made, self._specs()
+        if not specs:
+            raise ToolFailure("no agent can be set to work while a recording stands for the model")
+        tools = pinned_toolbox(made.project, device, self.toolbox)
+        granted = made.project.settings.granted_to(device, made.grant)
+        make = partial(self._agent, specs[GENERAL], toolbox=tools)
+        return workers.SubAgentProfile(device, f"{GENERAL}, with the tools of the device {device}.", granted, make)
 
     def _specs(self) -> dict[str, ModelSpec]:
         """None while a recording stands for the model: what a sub-agent would say is not on it."""
@@ -252,17 +297,18 @@ class _Team:
         general = own if own.name else model_spec(settings.chosen())
         return {GENERAL: general, **{name: model_spec(settings.of_profile(name)) for name in settings.profiles}}
 
-    def _agent(self, spec: ModelSpec, grant: Grant) -> Agent:
+    def _agent(self, spec: ModelSpec, grant: Grant, toolbox: Toolbox | None = None) -> Agent:
+        tools = toolbox or self.toolbox
         return self._made.agent(
             self._model(spec),
-            self.toolbox,
+            tools,
             grant=grant,
             limits=self._made.project.settings.limits(spec.profile),
             executor=self._executor,
             events=EventHub(telemetry=self._made.telemetry),
             max_tokens=spec.max_tokens,
             temperature=spec.temperature,
-            spec=kept_spec(changed(self._made.spec, model=spec, result_schema=""), tuple(self.toolbox.names)),
+            spec=kept_spec(changed(self._made.spec, model=spec, result_schema=""), tuple(tools.names)),
         )
 
     def _model(self, spec: ModelSpec) -> ChatModel:
@@ -274,3 +320,12 @@ class _Team:
         for model in self._models.values():
             await model.close()
         await self._executor.close()
+
+
+class _DeviceAgents:
+    """The devices of a project as agents that others may set to work."""
+
+    def __init__(self, team: _Team, link: "DeviceLink") -> None:
+        self.devices = link.views
+        self.choose = link.choose
+        self.worker = team.device_agent

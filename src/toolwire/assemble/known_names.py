@@ -67,7 +67,7 @@ class _KnownNames:
 
 
 def _agent_faults(settings: Settings) -> Iterator[str]:
-    known = (*WORKERS, *settings.profiles)
+    known = (*WORKERS, *settings.profiles, *settings.devices)
     for name, own in settings.agents.items():
         if name not in known:
             key = next((key for key, value in own if value is not None), "tier")

@@ -20,6 +20,7 @@ from toolwire.toolbox.registry import reads_skills
 
 if TYPE_CHECKING:
     from toolwire.assemble import skills as project_skills
+    from toolwire.edge.orchestrator.presence import Device
 else:
     project_skills = lazy_module("toolwire.assemble.skills")
 
@@ -37,6 +38,8 @@ class ProjectFolder:
     name: str = DEFAULT
     registered: list[tuple[Tool, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
     """Its registered tools, once they were read: see `assemble.registry`."""
+    known_devices: "list[tuple[Device, ...]]" = field(default_factory=list, init=False, repr=False, compare=False)
+    """Its devices, once they were asked for: see `assemble.devices`."""
     _skills: "list[project_skills.ProjectSkills]" = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property

@@ -30,14 +30,16 @@ SOCKETS = "sockets"
 _MOST_LINKS = 40  # as the kernel has it
 
 
-def executor_of(project: ProjectFolder, over_bus: Executor | None = None) -> Executor:
-    """What runs the calls of a project: in this process, in workers at sockets, and, given that, over the bus."""
+def executor_of(
+    project: ProjectFolder, over_bus: Executor | None = None, on_devices: Executor | None = None
+) -> Executor:
+    """What runs the calls of a project: in this process, in workers at sockets, and, given that, elsewhere."""
     sockets = {name: one for name, one in project.settings.services.items() if one.via == "socket"}
-    if not sockets and over_bus is None:
+    if not sockets and over_bus is None and on_devices is None:
         return InProcessExecutor()
     tokens = {safe_address(project, name, one): token_of(project, name, one) for name, one in sockets.items()}
     at_sockets = service.ServiceExecutor(tokens) if sockets else None
-    return router.Router(InProcessExecutor(), service=at_sockets, bus=over_bus)
+    return router.Router(InProcessExecutor(), service=at_sockets, edge=on_devices, bus=over_bus)
 
 
 def uses_bus(project: ProjectFolder) -> bool:

@@ -14,6 +14,7 @@ from functools import partial
 from toolwire.agent import Agent
 from toolwire.assemble.agents import open_agent, open_agent_of
 from toolwire.assemble.bus_link import BusLink
+from toolwire.assemble.devices import holding_devices
 from toolwire.assemble.event_keeper import EventKeeper
 from toolwire.assemble.event_log import EventLog
 from toolwire.assemble.interaction import Unattended
@@ -105,7 +106,7 @@ class TurnService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Within the block the store is open and turns run; what still runs at its end stays ready for the next one."""
-        async with store_of(self.project) as store:
+        async with store_of(self.project) as store, holding_devices(self.project, store):
             keeper = EventKeeper(store)
             stop_watching = self._events.watch(lambda event: keeper.add(event, self.log.add(event)), deltas=True)
             keeping = asyncio.create_task(keeper.run(), name="toolwire-events")

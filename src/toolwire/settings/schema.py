@@ -617,6 +617,10 @@ class EdgeSettings(Section):
         default=None, min_length=1, description="File with the private key that signs commands; devices know it."
     )
     devices: Words = Field(default=("*",), description="Names of the devices whose tools are offered; `*` fits any.")
+    offer: Literal["tools", "agents"] = Field(
+        default="tools",
+        description="What agents see of devices: their tools, or only agents for tasks, each with those of its device.",
+    )
     offline: Literal["fail", "queue"] = Field(
         default="fail", description="What a call does whose device is not there: fail at once, or wait for it."
     )

@@ -4,7 +4,7 @@ A tool is made when it is wanted, by the function that stands beside its name, f
 several tools share (files, a sandbox, jobs, other agents) is made once, when the first of them needs it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from difflib import get_close_matches
 from functools import cache, cached_property, partial
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolwire.toolbox.device.host import HostTree
     from toolwire.toolbox.device.pins import Pins
     from toolwire.toolbox.shell.jobs import Jobs
+    from toolwire.toolbox.user.canvas import Node
     from toolwire.toolbox.user.question import Ask
     from toolwire.toolbox.user.todos import Todos
     from toolwire.toolbox.web.search import SearchBackend
@@ -52,6 +53,7 @@ class ToolDependencies:
     - A workspace holds at most `most_bytes`; one command takes at most a `disk_share` of what is free.
     - Commands may read the `toolchains` in `user_home`, found there and by `path`, and further `readable` folders.
     - `device` says which pins, programs and kernel files tools about this machine may use.
+    - `nodes` tells of the machines that run edge agents.
     - What has to be closed in the end is put on `closing`.
     """
 
@@ -76,6 +78,7 @@ class ToolDependencies:
     todos: "Todos | None" = None
     fetch: "Fetch | None" = None
     device: DeviceAccess = DeviceAccess()
+    nodes: "Callable[[], Awaitable[Sequence[Node]]] | None" = None
 
 
 class SharedDependencies:
@@ -263,7 +266,7 @@ TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     "json-transform": lambda _: modules.json_transform.json_transform_tool(),
     "browser": lambda parts: modules.browser_tool.browser_tool(parts.chromium, evaluate=parts.given.scripts),
     "canvas": lambda parts: modules.canvas.canvas_tool(parts.given.home / "canvas"),
-    "nodes": lambda _: modules.canvas.nodes_tool(),
+    "nodes": lambda parts: modules.canvas.nodes_tool(parts.given.nodes),
     "read_temperature": lambda parts: modules.sensors.read_temperature_tool(parts.host),
     "read_cpu_usage": lambda parts: modules.sensors.read_cpu_usage_tool(parts.host),
     "read_memory": lambda parts: modules.sensors.read_memory_tool(parts.host),

@@ -11,6 +11,7 @@ import typer
 
 from toolwire.agent import Agent, run_sync
 from toolwire.assemble.agents import open_agent_of
+from toolwire.assemble.devices import holding_devices
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.served_projects import ServedProjects
 from toolwire.assemble.services import uses_bus
@@ -121,7 +122,7 @@ async def _run(
     served: ServedProjects, flags: dict[str, Any], at_once: int, tell: Callable[[RanTurn], None], *, once: bool
 ) -> None:
     place = served.own
-    async with store_of(place) as view, AsyncExitStack() as closing:
+    async with store_of(place) as view, holding_devices(place, view), AsyncExitStack() as closing:
         store = view.whole if served.is_shared else view
         links = _links(served, view, closing) if uses_bus(place) else {}
 

@@ -7,7 +7,6 @@ again, under the same record: the device then repeats its report, or says that i
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 
@@ -15,6 +14,7 @@ from toolwire.define.canonical import digest
 from toolwire.define.nearest import nearest
 from toolwire.edge.orchestrator.client import DeviceClient, PendingCall
 from toolwire.edge.orchestrator.offered import ADDRESSEE
+from toolwire.edge.orchestrator.placements import Placements
 from toolwire.edge.orchestrator.presence import Device, Presence
 from toolwire.edge.orchestrator.routing import choose
 from toolwire.errors import BusError
@@ -76,20 +76,15 @@ class EdgeExecutor:
 
     def __init__(
         self,
-        client: Callable[[], DeviceClient] | DeviceClient,
+        client: DeviceClient,
         limits: EdgeLimits = EdgeLimits(),  # noqa: B008 -- frozen
-        *,
-        close: Callable[[], object] | None = None,
+        placements: Placements | None = None,
     ) -> None:
-        self._given = client
+        self.client = client
         self._limits = limits
-        self._close = close
+        self._placements = placements
         self._left: dict[str, Left] = {}
         self._endings: set[asyncio.Task[None]] = set()
-
-    @property
-    def client(self) -> DeviceClient:
-        return self._given if isinstance(self._given, DeviceClient) else self._given()
 
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
         started = perf_counter()
@@ -138,6 +133,10 @@ class EdgeExecutor:
 
     async def _reachable(self, client: DeviceClient, target: Edge, allowed: Allowed, context: Context) -> Device:
         """The device for a call, which is there. Raises _NotStarted."""
+        if self._placements is not None and _is_chosen(client, target, allowed):
+            chosen = _route(client, target, allowed, context)
+            if isinstance(chosen, Device):
+                target = Edge(await self._placements.keep(context, chosen.id), target.tool)
         end = client.now + max(self._limits.queue_s, 0.0 if client.connected else self._limits.connect_s)
         while True:
             chosen = _route(client, target, allowed, context)
@@ -207,6 +206,13 @@ class EdgeExecutor:
 def _is_choice(name: str, target: Edge) -> bool:
     """Whether an argument names the device, and is none of the tool's own."""
     return name == ADDRESSEE and not target.device
+
+
+def _is_chosen(client: DeviceClient, target: Edge, allowed: Allowed) -> bool:
+    """Whether the router picks a device for a call that must not run on two of them."""
+    if target.device or allowed.arguments.get(ADDRESSEE) or allowed.tool.effect in _REPEATABLE:
+        return False
+    return len(client.registry.with_tool(target.tool or allowed.tool.name)) > 1
 
 
 def _route(client: DeviceClient, target: Edge, allowed: Allowed, context: Context) -> Device | _NotStarted:

@@ -30,10 +30,13 @@ from toolwire.record.projects import of_project
 from toolwire.toolbox.agents.workers import (
     DelegatedWork,
     Delegation,
+    DeviceDirectory,
+    DeviceView,
     SubAgentProfile,
     answered,
     pass_on,
     require_depth,
+    require_no_circle,
     within_share,
 )
 
@@ -58,8 +61,10 @@ class SubAgents:
         *,
         tokens: int | None = None,
         budget: Budget | None = None,
+        directory: DeviceDirectory | None = None,
     ) -> None:
         self.store = store
+        self._directory = directory
         self.workers = {worker.name: worker for worker in workers}
         self.failures: dict[str, str] = {}
         self._tokens = tokens
@@ -78,15 +83,44 @@ class SubAgents:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def devices(self) -> Sequence[DeviceView]:
+        """The devices whose agents can be set to work."""
+        return self._directory.devices() if self._directory is not None else ()
+
+    def worker_with(self, tool: str, name: str, key: str) -> SubAgentProfile:
+        """A worker that has a tool: the one that is named, else a device that is there and has room.
+
+        The same `key` gives the same device while that has room. Raises ToolFailure.
+        """
+        if not tool:
+            return self.worker(name)
+        able = [one for one in self.devices() if tool in one.tools]
+        if name:
+            if name in self.workers or any(one.name == name for one in able):
+                return self.worker(name)
+            raise ToolFailure(f"{name!r} has no tool {tool!r}; agents_list shows who has it", code=Code.NOT_FOUND)
+        chosen = self._directory.choose(tool, key) if self._directory is not None else ""
+        if chosen:
+            return self.worker(chosen)
+        if able:
+            raise ToolFailure(f"no device with the tool {tool!r} is online", code=Code.UNAVAILABLE)
+        known = sorted({one for device in self.devices() for one in device.tools})
+        near = nearest(tool, known)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ToolFailure(f"no other agent has the tool {tool!r}{hint}", code=Code.NOT_FOUND)
+
     def worker(self, name: str) -> SubAgentProfile:
         """The worker of that name, or the only one. Raises ToolFailure."""
+        is_device = name not in self.workers and any(one.name == name for one in self.devices())
+        if is_device and self._directory is not None:
+            return self._directory.worker(name)
         if not self.workers:
             raise ToolFailure("no agent can be set to work here", code=Code.UNAVAILABLE)
         if not name and len(self.workers) == 1:
             return next(iter(self.workers.values()))
         if name in self.workers:
             return self.workers[name]
-        near = nearest(name, self.workers)
+        near = nearest(name, [*self.workers, *(one.name for one in self.devices())])
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.workers)[:20])}"
         if not name:
             raise ToolFailure(f"say which agent; {hint}", code=Code.NOT_FOUND)
@@ -206,6 +240,7 @@ class SubAgents:
     async def _share(self, delegation: Delegation, parts: int = 1) -> Allotment:
         """A share of what the question has left. Raises ToolFailure when that is nothing."""
         require_depth(delegation)
+        require_no_circle(delegation)
         allowed = delegation.context.grant.max_calls
         asker = await self._root(delegation)
         question = None if asker is None else _allotment(asker.opening)

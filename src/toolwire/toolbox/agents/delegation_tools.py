@@ -68,14 +68,18 @@ def task_tool(sub_agents: SubAgents) -> Tool:
         max_timeout_s=LONGEST_S,
         examples=({"prompt": "Find where dates are parsed in src/ and say which files."},),
     )
-    async def task(context: Context, prompt: PromptArgument, agent: AgentArgument = "") -> AnswerOutput:
+    async def task(
+        context: Context, prompt: PromptArgument, agent: AgentArgument = "", tool: AgentArgument = ""
+    ) -> AnswerOutput:
         """Let another agent do a piece of work, and get its answer. It sees nothing but the prompt.
 
         Args:
             prompt: What to do and what to answer with, with everything that it must know.
-            agent: Who is to do it, of those in agents_list; may be left out where there is only one.
+            agent: Who is to do it, of the agents and devices in agents_list; may be left out where there is only one.
+            tool: A tool that it must have; then a device that has it is chosen where no agent is named.
         """
-        delegation = Delegation(sub_agents.worker(agent), prompt, new_thread(context), context)
+        worker = sub_agents.worker_with(tool, agent, _route_key(context))
+        delegation = Delegation(worker, prompt, new_thread(context), context)
         return _answered(delegation, await sub_agents.run(delegation, context.timeout_s * _PART_OF_TIME))
 
     return task
@@ -116,18 +120,26 @@ def sessions_spawn_tool(sub_agents: SubAgents) -> Tool:
         name="sessions_spawn",
         examples=({"prompt": "Read all of docs/ and list what is out of date."},),
     )
-    async def sessions_spawn(context: Context, prompt: PromptArgument, agent: AgentArgument = "") -> SpawnOutput:
+    async def sessions_spawn(
+        context: Context, prompt: PromptArgument, agent: AgentArgument = "", tool: AgentArgument = ""
+    ) -> SpawnOutput:
         """Set another agent to work in a session of its own, and go on without waiting.
 
         Args:
             prompt: What to do, with everything that it must know.
-            agent: Who is to do it, of those in agents_list; may be left out where there is only one.
+            agent: Who is to do it, of the agents and devices in agents_list; may be left out where there is only one.
+            tool: A tool that it must have; then a device that has it is chosen where no agent is named.
         """
-        delegation = Delegation(sub_agents.worker(agent), prompt, new_thread(context), context)
+        worker = sub_agents.worker_with(tool, agent, _route_key(context))
+        delegation = Delegation(worker, prompt, new_thread(context), context)
         await sub_agents.start(delegation)
         return {"session": delegation.thread, "agent": delegation.worker.name}
 
     return sessions_spawn
+
+
+def _route_key(context: Context) -> str:
+    return context.thread or context.turn_id
 
 
 def _answered(delegation: Delegation, answer: Answer) -> AnswerOutput:

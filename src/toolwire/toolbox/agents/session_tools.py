@@ -17,7 +17,7 @@ from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.record.contract import Store, TurnSummary
 from toolwire.record.projects import of_project
 from toolwire.toolbox.agents.delegation import SubAgents
-from toolwire.toolbox.agents.workers import pass_on
+from toolwire.toolbox.agents.workers import DeviceView, pass_on
 from toolwire.toolbox.kinds import listening
 
 MOST_TURNS = 500
@@ -33,8 +33,16 @@ class AgentFacts(TypedDict):
     permissions: Annotated[list[str], Field(description="What it may do at most, before yours is taken into account.")]
 
 
+class DeviceFacts(TypedDict):
+    name: Annotated[str, Field(description="The device.")]
+    state: Annotated[str, Field(description="online, draining, offline or unknown.")]
+    tools: Annotated[list[str], Field(description="The tools that it has.")]
+    load: Annotated[str, Field(description="How many calls it runs, of how many at once.")]
+
+
 class AgentsOutput(TypedDict):
     agents: Annotated[list[AgentFacts], Field(description="The agents that can be set to work.")]
+    devices: Annotated[list[DeviceFacts], Field(description="The devices whose tools can be called.")]
 
 
 class SessionFacts(TypedDict):
@@ -77,10 +85,15 @@ def agents_list_tool(sub_agents: SubAgents) -> Tool:
             "agents": [
                 {"name": one.name, "description": one.description, "permissions": sorted(one.grant.permissions)}
                 for one in workers
-            ]
+            ],
+            "devices": [_device_facts(one) for one in sub_agents.devices()],
         }
 
     return agents_list
+
+
+def _device_facts(one: DeviceView) -> DeviceFacts:
+    return {"name": one.name, "state": one.state, "tools": list(one.tools), "load": f"{one.running} of {one.slots}"}
 
 
 def sessions_list_tool(sub_agents: SubAgents) -> Tool:

@@ -4,8 +4,9 @@ A sub-agent's conversation is a thread whose name says who sent it: `sub/ROOT/DE
 person's question at the bottom of it all.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import StoreError, Suspended, ToolFailure, ToolwireError
@@ -20,6 +21,7 @@ from toolwire.protocol.values import changed
 
 DEEPEST = 3
 SUB = "sub/"
+_ASKED_BY = "~"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,31 @@ class SubAgentProfile:
     description: str
     grant: Grant
     make: Callable[[Grant], Agent]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device that runs an edge agent, as other agents see it."""
+
+    name: str
+    state: str
+    tools: tuple[str, ...]
+    running: int
+    slots: int
+
+
+class DeviceDirectory(Protocol):
+    """The devices whose agents others may set to work: who is there, what each can do, and who suits best."""
+
+    def devices(self) -> Sequence[DeviceView]: ...
+
+    def choose(self, tool: str, key: str) -> str:
+        """The device with a tool that is there and has the most room for work with this key; "" without any."""
+        ...
+
+    def worker(self, device: str) -> SubAgentProfile:
+        """An agent that has the tools of this device, and no others."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +99,22 @@ def origin(context: Context) -> tuple[str, int]:
 def new_thread(context: Context) -> str:
     """A thread for the sub-agent of a call: the same each time the same call is tried."""
     root, depth = origin(context)
-    return "/".join(("sub", _plain(root), str(depth), _plain(f"{context.turn_id[-12:]}-{context.call_id}")))
+    above = "".join(f"{_ASKED_BY}{_plain(name)}" for name in askers(context))
+    return "/".join(("sub", _plain(root), str(depth), _plain(f"{context.turn_id[-12:]}-{context.call_id}{above}")))
+
+
+def askers(context: Context) -> tuple[str, ...]:
+    """The agents that wait for what comes of a call, from the first one to the one that makes it."""
+    above = context.thread.split(_ASKED_BY)[1:] if context.thread.startswith(SUB) else []
+    return (*above, context.agent)
+
+
+def require_no_circle(delegation: Delegation) -> None:
+    """Raise ToolFailure where an agent is asked that waits for this very answer, by way of others."""
+    *above, asker = askers(delegation.context)
+    name = _plain(delegation.worker.name)
+    if name in above and name != _plain(asker):
+        raise ToolFailure(f"{delegation.worker.name!r} waits for this answer itself; do this part yourself")
 
 
 def _plain(name: str) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
@@ -58,6 +58,9 @@ class Node(TypedDict):
     name: Annotated[str, Field(description="The machine.")]
     state: Annotated[str, Field(description="Whether it can be reached now.")]
     tools: Annotated[list[str], Field(description="What it can do.")]
+    load: NotRequired[Annotated[str, Field(description="How many calls it runs, of how many at once.")]]
+    platform: NotRequired[Annotated[str, Field(description="What it runs on.")]]
+    seen_s: NotRequired[Annotated[float | None, Field(description="Seconds since it last gave a sign of life.")]]
 
 
 class NodesOutput(TypedDict):
