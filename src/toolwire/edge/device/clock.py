@@ -1,0 +1,84 @@
+"""What time it is at the orchestrator, so that a wrong clock on the device does no harm.
+
+A command says when it was sent and until when it may begin, both by the clock of its sender. Comparing these with a
+device's own clock would run late commands where that clock is slow, and refuse all where it is fast. So the device uses
+its clock only to measure how much time passes, and learns the sender's from the signed commands themselves:
+
+* A message sent at S and received at the moment M shows that the sender's clock was at least at S then. The largest
+  S - M of all messages is therefore a lower bound of the difference, off by no more than the fastest delivery took.
+* A command that repeats the session of this very connection was sent after it began. So the sender's clock was also no
+  further than S plus the age of the connection, which makes up for a sender whose clock was set back.
+
+Until a command of this session has come, the device does not know how long others have waited in the broker. It holds
+them for a moment, since orchestrators greet a device that connects; after that, its own clock decides.
+"""
+
+from collections.abc import Callable
+
+from toolwire.protocol.values import dataclass
+from toolwire.wire.mqtt.commands import EdgeCommand
+from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+
+TOLERANCE_S = 60.0
+"""How far the device's own clock may be behind that of a sender before it is not believed."""
+
+
+@dataclass(slots=True)
+class _Difference:
+    """The sender's clock less the device's steady one: at least `least`, and `known` by a command of a session."""
+
+    least: float
+    known: bool
+
+
+class SenderClocks:
+    """The clocks of all who send commands, each known by its key."""
+
+    def __init__(self, steady: Callable[[], float], own: Callable[[], float], *, max_age_s: float) -> None:
+        self._steady = steady
+        self._own = own
+        self._max_age_s = max_age_s
+        self._session = ""
+        self._since = 0.0
+        self._differences: dict[str, _Difference] = {}
+
+    def begin_session(self, session: str) -> None:
+        """A connection was made now."""
+        self._session, self._since = session, self._steady()
+
+    def hear(self, command: EdgeCommand) -> None:
+        """Learn from a command that has just come in, whatever it says. Its signature must have been checked."""
+        if not command.key_id:
+            return
+        steady = self._steady()
+        least = command.sent_at - steady
+        difference = self._differences.setdefault(command.key_id, _Difference(least, known=False))
+        difference.least = max(difference.least, least)
+        if command.session and command.session == self._session:
+            difference.least = min(difference.least, command.sent_at - self._since)
+            difference.known = True
+
+    def knows(self, command: EdgeCommand) -> bool:
+        """Whether it can be told how old a command is without asking the device's own clock."""
+        difference = self._differences.get(command.key_id)
+        return difference is not None and difference.known
+
+    def seconds_left(self, command: EdgeCommand) -> float | Refused:
+        """How long the command may still begin, or why it may not."""
+        if not command.key_id and not command.sent_at:  # the plain format has no dates at all
+            return self._max_age_s
+        now = self._now(command)
+        if now < command.sent_at - TOLERANCE_S:
+            why = f"it was sent {command.sent_at - now:.0f} s in the future by the clock of this device; set that clock"
+            return Refused(RefusalCode.STALE, f"the command was not started: {why}", "sent_at")
+        until = command.sent_at + self._max_age_s if command.deadline is None else command.deadline
+        if now < until:
+            return until - now
+        code = RefusalCode.STALE if command.deadline is None else RefusalCode.EXPIRED
+        return Refused(code, f"the command was not started: it came {now - until:.1f} s too late", "deadline")
+
+    def _now(self, command: EdgeCommand) -> float:
+        if self.knows(command):
+            return self._steady() + self._differences[command.key_id].least
+        heard = self._differences.get(command.key_id)
+        return self._own() if heard is None else max(self._own(), self._steady() + heard.least)
