@@ -283,14 +283,26 @@ class _Connection(aiomqtt.Client):
             answer.set_result(None)
 
     def _on_message(self, client: Client, userdata: Any, message: MQTTMessage) -> None:  # noqa: ARG002
-        mid, qos = message.mid, message.qos
-        payload = message.payload
-        self._receiver(Incoming(message.topic, bytes(payload), message.retain, lambda: self._acknowledge(mid, qos)))
+        acknowledge = _Acknowledgement(self, message.mid, message.qos)
+        self._receiver(Incoming(message.topic, bytes(message.payload), message.retain, acknowledge))
 
-    def _acknowledge(self, mid: int, qos: int) -> None:
+    def acknowledge(self, mid: int, qos: int) -> None:
         """Harmless on a connection that has ended: the broker sends the message again on the next one."""
         if qos and not self._disconnected.done():
             self._client.ack(mid, qos)
+
+
+class _Acknowledgement:
+    """Acknowledges a message once: its number may be that of another message afterwards."""
+
+    __slots__ = ("_connection", "_mid", "_qos")
+
+    def __init__(self, connection: _Connection, mid: int, qos: int) -> None:
+        self._connection, self._mid, self._qos = connection, mid, qos
+
+    def __call__(self) -> None:
+        self._connection.acknowledge(self._mid, self._qos)
+        self._qos = 0
 
 
 def _session_properties(broker: MqttBroker) -> Properties:

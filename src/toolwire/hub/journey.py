@@ -14,8 +14,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from toolwire.deliver.endings import busy, canceled, refused, unknown
-from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
+from toolwire.deliver.told import with_told
 from toolwire.errors import CallHeld, NotFound, StoreError, StoreUnavailable, Suspended
 from toolwire.execute.contract import AbandonsWork, Dispatched
 from toolwire.execute.inprocess import DEADLINE_NOTE
@@ -36,7 +36,6 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import USUAL, Delivery, InProcess
-from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making_from
 from toolwire.protocol.waits import ForResult, ForTurn
@@ -414,7 +413,7 @@ class Journey:
             result = await without_secrets(services, result)
         if context.told or allowed.tool.untrusted:
             await services.recorder.record_told(context, allowed.tool.name)
-            result = _with_told(result, allowed, context, services)
+            result = with_told(result, allowed, context, services.clean)
         return result
 
     async def _stale(self, allowed: Allowed) -> ToolResult | None:
@@ -504,20 +503,3 @@ def _tainted_by(turn: Turn) -> tuple[str, ...]:
         return (_ASKER,) if inherits_taint(turn.grant.rules) else ()
     places = (place for source in untrusted_sources(turn.messages) for place in source.uris or (f"tool:{source.name}",))
     return tuple(islice(dict.fromkeys(places), _MOST_NAMED)) or (_BEFORE,)
-
-
-def _with_told(result: ToolResult, allowed: Allowed, context: Context, services: Services) -> ToolResult:
-    """The result with the sandbox that its tool has told of and, if it is untrusted, where it was read.
-
-    What the executor itself has said about both is kept: it may be on another machine.
-    """
-    boxes = [one for one in context.told if isinstance(one, tuple)]
-    if boxes:
-        engine, profile = boxes[-1]
-        result = changed(result, engine=engine, profile=profile)
-    read = [one for one in context.told if isinstance(one, str)]
-    read += [host for one in context.told if isinstance(one, Traffic) for host in one.origins]
-    if not (read or allowed.tool.untrusted or result.untrusted):
-        return result
-    found = origins(list(map(services.clean, read)), allowed.arguments)
-    return changed(result, untrusted=True, origins=tuple(dict.fromkeys((*result.origins, *found))))

@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Serve OpenAI- and Anthropic-compatible APIs; repair a model's tool calls.",
     ),
     "worker": ("toolwire.cli.commands.worker:worker", "Run tools of this project for agents in other processes."),
+    "edge": ("toolwire.cli.commands.edge:edge", "Run tools on devices, over MQTT."),
     "registry": (
         "toolwire.cli.commands.registry:registry",
         "Register tools of services that get their calls over a bus.",

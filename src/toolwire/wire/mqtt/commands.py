@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from toolwire.protocol.values import changed, dataclass, quick
-from toolwire.wire.mqtt.reading import FieldReader, readable_id
+from toolwire.wire.mqtt.reading import FieldReader, parse_message, readable_id
 from toolwire.wire.mqtt.refusals import RefusalCode, Refused
 from toolwire.wire.mqtt.signing import Canonical, Opened, Signer, Verifier, open_message, seal
 from toolwire.wire.mqtt.topics import Channel, Topics
@@ -165,6 +165,16 @@ def _read_command(opened: Opened, agent_id: str, *, complete: bool) -> EdgeComma
     if word not in _KINDS:
         return Refused(RefusalCode.UNKNOWN_COMMAND, f"there is no command {word[:40]!r}", "command")
     return changed(command, kind=CommandKind(word))
+
+
+def read_stored_command(data: bytes) -> EdgeCommand:
+    """A command as an agent has kept it: what `write_command` made of one, with the id of the key that signed it."""
+    message = parse_message(data, len(data))
+    assert isinstance(message, dict)
+    key_id = str(message.pop("key_id", ""))
+    read = _read_command(Opened("", message, key_id), str(message["agent_id"]), complete=True)
+    assert isinstance(read, EdgeCommand)
+    return read
 
 
 _KINDS = frozenset(kind.value for kind in CommandKind)

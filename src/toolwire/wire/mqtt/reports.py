@@ -103,7 +103,10 @@ class AgentStatus:
 @quick
 @dataclass(frozen=True, slots=True)
 class AgentCapabilities:
-    """Retained: what an agent offers. `tools` are in the form of `wire.codecs.travelling`; see `offered_tools`."""
+    """Retained: what an agent offers. `tools` are in the form of `wire.codecs.travelling`; see `offered_tools`.
+
+    Where they are too many for one message, they are left out and it is `partial`: the command `tools_list` has them.
+    """
 
     agent_id: str
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -113,6 +116,7 @@ class AgentCapabilities:
     version: str = ""
     boot: str = ""
     summary: str = ""
+    partial: bool = False
     key_id: str = ""
 
 
@@ -155,8 +159,9 @@ def write_agent_message(message: AgentMessage) -> dict[str, Any]:
         case EdgeProgress():
             return _named(message, _PROGRESS) | {"kind": message.kind.value}
         case AgentCapabilities():
-            offered = {"tools": list(message.tools), "capabilities": list(message.capabilities)}
-            return _named(message, _CAPABILITIES) | offered | {"labels": dict(message.labels)}
+            offered: dict[str, Any] = {"tools": list(message.tools), "capabilities": list(message.capabilities)}
+            offered |= {"labels": dict(message.labels)} | ({"partial": True} if message.partial else {})
+            return _named(message, _CAPABILITIES) | offered
 
 
 def encode_agent_message(message: AgentMessage, topics: Topics, signer: Signer | None, canonical: Canonical) -> bytes:
@@ -290,6 +295,7 @@ def _read_capabilities(reader: FieldReader, agent_id: str, key_id: str) -> Agent
         reader.text("version", 200),
         reader.identifier("boot"),
         reader.text("summary", 2_000),
+        reader.flag("partial"),
         key_id,
     )
 

@@ -1,0 +1,282 @@
+"""The agent on a device, driven over real brokers."""
+
+import asyncio
+import base64
+import hashlib
+import json
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.edge.brokers import AnyBroker, running
+from tests.edge.devices import WAIT_S, Device, Orchestrator, pair
+from toolwire.define.canonical import digest
+from toolwire.edge.device.journal import Journal
+from toolwire.edge.keys import PrivateKey
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.outcomes import Code
+from toolwire.wire.mqtt.commands import CommandKind
+from toolwire.wire.mqtt.reports import AgentState, EdgeReport
+from toolwire.wire.mqtt.results import read_tool_result
+
+
+def result_of(report: EdgeReport) -> ToolResult:
+    result = read_tool_result(report.body, ToolCall(str(report.body.get("tool", "")), {}, id="c"))
+    assert isinstance(result, ToolResult), result
+    return result
+
+
+def code_of(report: EdgeReport) -> Code | None:
+    result = result_of(report)
+    return result.error.code if result.error else None
+
+
+@pytest.mark.feature("F201")
+async def test_a_command_runs_its_tool_and_the_report_answers_it(broker: AnyBroker, tmp_path: Path) -> None:
+    async with pair(tmp_path, broker) as (device, orchestrator):
+        command = orchestrator.tool("press", {"button": "red"}, epoch=3, attempt=2, project="home")
+        report = await orchestrator.ask(command)
+        assert (report.status, report.body["result"], report.body["tool"]) == ("success", "pressed red", "press")
+        assert (report.record_id, report.epoch, report.attempt) == (command.record_id, 3, 2)
+        assert (report.project, report.deadline, report.agent_id) == ("home", command.deadline, device.name)
+        assert report.body["elapsed_ms"] >= 0
+        assert device.effects == ["red"]
+        assert orchestrator.capabilities is not None
+        assert {"press", "look"} <= {tool["name"] for tool in orchestrator.capabilities.tools}
+
+
+async def test_what_comes_from_a_device_is_signed_with_its_key(mosquitto: AnyBroker, tmp_path: Path) -> None:
+    async with pair(tmp_path, mosquitto) as (device, orchestrator):
+        await orchestrator.ask(orchestrator.tool("look", {"at": "x"}))
+        assert {json.loads(data)["signature"]["key"] for _, data in orchestrator.raw} == {device.key.key_id}
+
+
+@pytest.mark.feature("F202")
+async def test_every_kind_of_command_is_answered(mosquitto: AnyBroker, tmp_path: Path) -> None:
+    hooks = '[hooks]\nevolution = "look"\n'
+    async with pair(tmp_path, mosquitto, hooks) as (device, orchestrator):
+        ask, command = orchestrator.ask, orchestrator.command
+        assert (await ask(command(CommandKind.PING))).body["result"] == "pong"
+        listed = (await ask(command(CommandKind.TOOLS_LIST))).body["result"]
+        assert "press" in {tool["name"] for tool in listed}
+        executed = await ask(command(CommandKind.EXECUTE, {"action": "press", "params": {"button": "b"}}))
+        assert executed.body["result"] == "pressed b"
+        kept = await ask(command(CommandKind.UPDATE_STRATEGY, {"mode": "calm"}))
+        assert kept.body["result"] == "kept"
+        assert (await ask(command(CommandKind.EVOLUTION, {"at": "genome"}))).body["result"] == "saw genome"
+        wrong = await ask(orchestrator.tool("look", {}))
+        assert wrong.body["error_type"] == "invalid_params"
+        metrics = (await ask(command(CommandKind.GET_METRICS))).body["result"]
+        assert metrics["strategy"] == {"mode": "calm"}
+        assert metrics["tools"]["press"]["total_calls"] == metrics["tools"]["press"]["success_count"] == 1
+        assert metrics["errors_by_type"] == {"invalid_params": 1}
+        assert (await ask(command(CommandKind.INSTALL_SKILL))).body["refused"] == "not_allowed"
+        assert (await ask(command(CommandKind.DRAIN))).body["result"] == "draining"
+        assert (await ask(orchestrator.tool("look", {"at": "y"}))).body["refused"] == "busy"
+        assert (await ask(command(CommandKind.DRAIN, {"resume": True}))).body["result"] == "online"
+        assert (await ask(orchestrator.tool("look", {"at": "z"}))).status == "success"
+        assert (await ask(command(CommandKind.SHUTDOWN))).body["result"] == "stopping"
+        await orchestrator.until_state(AgentState.OFFLINE)
+        assert device.effects == ["b", "genome", "z"]
+
+
+async def test_every_message_five_times_and_shuffled_has_each_effect_once(broker: AnyBroker, tmp_path: Path) -> None:
+    """QoS 1 delivers at least once, so the journal makes it once. The reports answer the newest command."""
+    async with pair(tmp_path, broker) as (device, orchestrator):
+        commands = [orchestrator.tool("press", {"button": f"b{number}"}) for number in range(20)] * 5
+        random.Random(5).shuffle(commands)
+        await asyncio.gather(*map(orchestrator.send, commands))
+        for command in commands:
+            assert (await orchestrator.report_on(command)).body["result"].startswith("pressed b")
+        await orchestrator.settled()
+        assert sorted(device.effects) == sorted(f"b{number}" for number in range(20))
+
+
+async def test_a_repeated_call_answers_the_newest_command_and_another_call_by_its_id_is_refused(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    async with pair(tmp_path, mosquitto) as (device, orchestrator):
+        first = orchestrator.tool("press", {"button": "a"}, record_id="call-1", epoch=4)
+        await orchestrator.ask(first)
+        again = orchestrator.tool("press", {"button": "a"}, record_id="call-1", epoch=5)
+        report = await orchestrator.ask(again)
+        assert (report.body["result"], report.epoch) == ("pressed a", 5)
+        stale = await orchestrator.ask(orchestrator.tool("press", {"button": "a"}, record_id="call-1", epoch=4))
+        assert stale.body["refused"] == "stale_epoch"
+        other = await orchestrator.ask(orchestrator.tool("press", {"button": "b"}, record_id="call-1", epoch=5))
+        assert other.body["refused"] == "digest_mismatch"
+        wrong = orchestrator.tool("press", {"button": "c"}, digest=digest({"button": "d"}))
+        assert (await orchestrator.ask(wrong)).body["refused"] == "digest_mismatch"
+        assert device.effects == ["a"]
+
+
+async def test_what_is_stale_expired_unsigned_or_for_another_does_not_run(mosquitto: AnyBroker, tmp_path: Path) -> None:
+    """Each leaves a record; only what a known key has signed is answered."""
+    async with pair(tmp_path, mosquitto) as (device, orchestrator):
+        now, tool = time.time(), orchestrator.tool
+        await orchestrator.settled()
+        late = await orchestrator.ask(tool("press", {"button": "1"}, sent_at=now - 60, deadline=now - 30, session=""))
+        assert (late.body["refused"], code_of(late)) == ("expired", Code.TIMEOUT)
+        old = await orchestrator.ask(tool("press", {"button": "2"}, sent_at=now - 400, deadline=None, session=""))
+        assert old.body["refused"] == "stale"
+        await orchestrator.send(tool("press", {"button": "3"}), key=PrivateKey.generate())
+        await orchestrator.send_raw(b'{"command": "tool", "payload": {"tool": "press"}, "request_id": "plain"}')
+        await orchestrator.send_raw(b"not json")
+        await orchestrator.send_raw(b"{" * 3_000)
+        await orchestrator.send(tool("press", {"button": "4"}), retain=True)  # heard live, so it runs
+        await orchestrator.settled()
+        assert device.effects == ["4"]
+        assert "plain" not in {one.request_id for one in orchestrator.reports}
+        key = orchestrator.key
+    async with Orchestrator(mosquitto, device.name, key) as orchestrator, device.running():
+        await orchestrator.until_state(AgentState.ONLINE)
+        await orchestrator.settled()  # the retained command came with the subscription
+    async with Journal(device.folder / "journal.db") as journal:
+        kinds = [event.kind for event in await journal.events()]
+    assert sorted(kinds) == ["expired", "not_json", "not_json", "retained", "stale", "unknown_key", "unsigned"]
+    assert device.effects == ["4"]
+
+
+async def test_a_plain_message_of_the_published_format_is_obeyed_where_the_operator_allows_it(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    keys = '[keys]\nprivate = "device.pem"\nallow_plain = true\n'
+    async with pair(tmp_path, mosquitto, keys) as (device, orchestrator):
+        plain = {"command": "tool", "payload": {"tool": "press", "parameters": {"button": "x"}, "timeout_ms": 30000}}
+        await orchestrator.send_raw(json.dumps({**plain, "request_id": "tool-1739635200000"}).encode())
+        await orchestrator.send_raw(json.dumps({**plain, "request_id": "tool-1739635200000"}).encode())
+        await orchestrator.until(lambda: orchestrator.reports)
+        assert {one.body["result"] for one in orchestrator.reports} == {"pressed x"}
+        assert device.effects == ["x"]
+
+
+async def test_the_device_grants_no_more_than_its_own_file_does(mosquitto: AnyBroker, tmp_path: Path) -> None:
+    """A compromised orchestrator can sign whatever it likes: its grant and its approvals do not count here."""
+    async with pair(tmp_path, mosquitto) as (device, orchestrator):
+        info = {"approved": True, "grant": {"tier": "RUN", "permissions": ["danger"], "confirmed": ["*"]}}
+        for name in ("forbidden", "confirm_me"):
+            report = await orchestrator.ask(orchestrator.tool(name, info=info))
+            assert code_of(report) is Code.PERMISSION_DENIED
+        assert code_of(await orchestrator.ask(orchestrator.tool("no_such_tool"))) is Code.NOT_FOUND
+        assert device.effects == []
+    trusting = '[approvals]\nfrom = "orchestrator"\n'
+    async with pair(tmp_path / "trusting", mosquitto, trusting) as (device, orchestrator):
+        assert (await orchestrator.ask(orchestrator.tool("confirm_me", info={"approved": True}))).status == "success"
+        denied = await orchestrator.ask(orchestrator.tool("confirm_me"))
+        assert code_of(denied) is Code.PERMISSION_DENIED
+
+
+async def test_a_hung_tool_holds_up_no_other_call_and_is_canceled(mosquitto: AnyBroker, tmp_path: Path) -> None:
+    async with pair(tmp_path, mosquitto) as (device, orchestrator):
+        hung = await orchestrator.send(orchestrator.tool("hang", {"name": "h"}))
+        assert (await orchestrator.ask(orchestrator.tool("look", {"at": "x"}))).status == "success"
+        canceled = orchestrator.command(CommandKind.CANCEL, {"request_id": hung.request_id})
+        assert (await orchestrator.ask(canceled)).body["result"] == "canceled"
+        report = await orchestrator.report_on(hung)
+        assert code_of(report) is Code.CANCELED
+        early = orchestrator.tool("press", {"button": "never"})
+        await orchestrator.ask(orchestrator.command(CommandKind.CANCEL, {"record_id": early.record_id}))
+        assert code_of(await orchestrator.ask(early)) is Code.CANCELED
+        slow = await orchestrator.ask(orchestrator.tool("hang", {"name": "t"}, timeout_ms=50))
+        assert code_of(slow) is Code.TIMEOUT
+        assert device.effects == ["h", "x", "t"]
+
+
+async def test_a_large_result_comes_in_chunks_and_a_larger_one_by_handle(broker: AnyBroker, tmp_path: Path) -> None:
+    limits = "[limits]\ninline_bytes = 40000\n"
+    async with pair(tmp_path, broker, limits) as (device, orchestrator):
+        device.config.write_text(device.config.read_text().replace("[tools]", "max_message_bytes = 8192\n[tools]", 1))
+    async with device.running(), Orchestrator(broker, device.name, orchestrator.key) as small:
+        await small.until_state(AgentState.ONLINE)
+        assert small.capabilities is not None
+        assert (small.capabilities.partial, small.capabilities.tools) == (True, ())
+        listed = (await small.ask(small.command(CommandKind.TOOLS_LIST))).body["result"]
+        assert "large" in {tool["name"] for tool in listed}
+        whole = "".join(f"{number:09d}\n" for number in range(3_000))
+        assert (await small.ask(small.tool("large", {"size": 30_000}))).body["result"] == whole
+        assert max(len(data) for topic, data in small.raw if topic.endswith("/reports")) <= 8_192
+        report = await small.ask(small.tool("large", {"size": 90_000}))
+        artifact = report.body["artifact"]
+        assert result_of(report).truncated
+        pieces = []
+        for offset in range(0, artifact["size"], 50_000):
+            wanted = {"artifact": artifact["id"], "offset": offset, "length": 50_000}
+            pieces.append((await small.ask(small.command(CommandKind.FETCH, wanted))).body["data"])
+        data = b"".join(map(base64.b64decode, pieces))
+        assert hashlib.sha256(data).hexdigest() == artifact["sha256"]
+        missing = await small.ask(small.command(CommandKind.FETCH, {"artifact": "none"}))
+        assert missing.body["error_type"] == "not_found"
+
+
+async def test_progress_of_a_call_is_told(mosquitto: AnyBroker, tmp_path: Path) -> None:
+    async with pair(tmp_path, mosquitto) as (_, orchestrator):
+        command = await orchestrator.send(orchestrator.tool("steps"))
+        await orchestrator.until(lambda: orchestrator.progress)
+        told = orchestrator.progress[0]
+        assert (told.request_id, told.seq, told.text, told.fraction) == (command.request_id, 1, "half", 0.5)
+        await orchestrator.report_on(command)
+
+
+@pytest.mark.parametrize("kind", ["mosquitto", "nats"])
+async def test_a_result_is_delivered_when_the_broker_comes_back(kind: str, tmp_path: Path) -> None:
+    """The broker dies under a running call; the call goes on, and its report comes with the link."""
+    (tmp_path / "broker").mkdir()
+    with running(kind, tmp_path / "broker") as broker:
+        async with pair(tmp_path / "device", broker) as (device, orchestrator):
+            command = await orchestrator.send(orchestrator.tool("linger", {"name": "far"}, timeout_ms=300))
+            await orchestrator.settled()
+            broker.kill()
+            await asyncio.sleep(0.5)  # longer than the call may take
+            broker.start()
+            assert code_of(await orchestrator.report_on(command)) is Code.TIMEOUT
+            assert device.effects == ["far"]
+
+
+@pytest.mark.feature("F234")
+async def test_a_killed_process_runs_nothing_twice_and_says_what_it_does_not_know(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    """`kill -9` in the middle: what was unsafe is unknown, what was harmless runs again, what ended is kept."""
+    key = PrivateKey.generate()
+    device = Device(tmp_path / "device", mosquitto, [key])
+    async with Orchestrator(mosquitto, device.name, key) as orchestrator:
+        process = device.start()
+        try:
+            await orchestrator.until_state(AgentState.ONLINE)
+            done = await orchestrator.ask(orchestrator.tool("press", {"button": "done"}, record_id="done"))
+            hung = await orchestrator.send(orchestrator.tool("hang", {"name": "unsafe"}))
+            pure = await orchestrator.send(orchestrator.tool("linger", {"name": "pure"}))
+            await wait_for(lambda: {"unsafe", "pure"} <= set(device.effects))
+            process.kill()
+            process.wait()
+            await orchestrator.until_state(AgentState.OFFLINE)  # by its last will
+            process = device.start()
+            assert code_of(await orchestrator.report_on(hung)) is Code.OUTCOME_UNKNOWN
+            assert (await orchestrator.report_on(pure)).body["result"] == "saw pure"
+            again = orchestrator.tool("press", {"button": "done"}, record_id="done")
+            assert (await orchestrator.ask(again)).body["result"] == done.body["result"]
+            assert device.effects == ["done", "unsafe", "pure", "pure"]
+            process.send_signal(signal.SIGTERM)
+            await orchestrator.until_state(AgentState.OFFLINE)
+            assert process.wait(WAIT_S) == 0
+        finally:
+            process.kill()
+            process.wait()
+
+
+async def wait_for(condition: Any) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.to_thread(time.sleep, 0.01)
+
+
+def test_the_private_files_of_a_device_are_its_own(mosquitto: AnyBroker, tmp_path: Path) -> None:
+    device = Device(tmp_path / "device", mosquitto, [PrivateKey.generate()])
+    (device.folder / "device.pem").chmod(0o644)
+    process = device.start()
+    assert process.wait(WAIT_S) != 0
+    assert "others can read this private key" in (device.folder / "log").read_text()
