@@ -229,7 +229,8 @@ class Orchestrator:
 
     def command(self, kind: CommandKind, payload: Mapping[str, Any] | None = None, **more: Any) -> EdgeCommand:
         now = time.time()
-        fields = {"sent_at": now, "session": self.status.session if self.status else "", "deadline": now + 30} | more
+        session = self.status.session if self.status else ""
+        fields: dict[str, Any] = {"sent_at": now, "session": session, "deadline": now + 30} | more
         request_id = fields.pop("request_id", f"r{next(self._numbers)}-{uuid4().hex[:8]}")
         return EdgeCommand(kind, request_id, self.agent, payload or {}, **fields)
 
