@@ -15,7 +15,7 @@ import pytest
 from tests.edge.brokers import AnyBroker, running
 from tests.edge.devices import WAIT_S, Device, Orchestrator, pair
 from toolwire.define.canonical import digest
-from toolwire.edge.device.journal import Journal
+from toolwire.edge.device.journal import CallJournal
 from toolwire.edge.keys import PrivateKey
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.outcomes import Code
@@ -135,7 +135,7 @@ async def test_what_is_stale_expired_unsigned_or_for_another_does_not_run(mosqui
     async with Orchestrator(mosquitto, device.name, key) as orchestrator, device.running():
         await orchestrator.until_state(AgentState.ONLINE)
         await orchestrator.settled()  # the retained command came with the subscription
-    async with Journal(device.folder / "journal.db") as journal:
+    async with CallJournal(device.folder / "journal.db") as journal:
         kinds = [event.kind for event in await journal.events()]
     assert sorted(kinds) == ["expired", "not_json", "not_json", "retained", "stale", "unknown_key", "unsigned"]
     assert device.effects == ["4"]

@@ -14,7 +14,7 @@ from toolwire.define.canonical import canonical
 from toolwire.edge.device.calls import CallPool
 from toolwire.edge.device.clock import SenderClocks
 from toolwire.edge.device.config import DeviceConfig
-from toolwire.edge.device.journal import CallState, Journal, JournalRow
+from toolwire.edge.device.journal import CallJournal, CallState, JournalRow
 from toolwire.edge.device.reporting import Reporter, stored_command
 from toolwire.edge.device.toolset import DeviceTools
 from toolwire.edge.keys import PrivateKey, PublicKeys
@@ -75,7 +75,7 @@ class EdgeAgent:
         self._greeted = asyncio.Event()
         self._handling: set[asyncio.Task[None]] = set()
         self._clocks = SenderClocks(steady, clock, max_age_s=config.limits.max_age_s)
-        self._journal = Journal(config.journal)
+        self._journal = CallJournal(config.journal)
         filters = [config.topics.of(config.name, Channel.COMMANDS)]
         self._link = MqttLink(broker, self._receive, filters=filters, will=self._last_will, on_connect=self._greet)
         self._reporter = Reporter(

@@ -14,9 +14,9 @@ import orjson
 
 from toolwire.define.canonical import digest
 from toolwire.edge.device.clock import SenderClocks
-from toolwire.edge.device.config import DeviceLimits
+from toolwire.edge.device.config import AgentLimits
 from toolwire.edge.device.counts import CallCounts
-from toolwire.edge.device.journal import CallState, Journal, JournalRow, Opening, is_same_call
+from toolwire.edge.device.journal import CallJournal, CallState, JournalRow, Opening, is_same_call
 from toolwire.edge.device.reporting import ProgressSender, Reporter, body_of, stored_command
 from toolwire.edge.device.toolset import DeviceTools, call_of, info_of, interrupted, stopped
 from toolwire.errors import StoreUnavailable
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _ANY_CALL = ""
 
 
-class _Running:
+class _RunningCall:
     """A call that this process has accepted and not finished."""
 
     def __init__(self, command: EdgeCommand, call: ToolCall) -> None:
@@ -48,10 +48,10 @@ class CallPool:
     def __init__(
         self,
         tools: DeviceTools,
-        journal: Journal,
+        journal: CallJournal,
         reporter: Reporter,
         clocks: SenderClocks,
-        limits: DeviceLimits,
+        limits: AgentLimits,
         *,
         age: Callable[[], float],
         keep_s: float,
@@ -67,7 +67,7 @@ class CallPool:
         self._keep_s = keep_s
         self._clock = clock
         self._slots = asyncio.Semaphore(limits.slots)
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _RunningCall] = {}
         self._at_work = 0
         self.takes_calls = True
 
@@ -93,7 +93,7 @@ class CallPool:
         call = call_of(command, request.tool, request.parameters)
         if row.key in self._running:
             return await self._repeat(row, command, acknowledge)
-        running = self._running[row.key] = _Running(command, call)
+        running = self._running[row.key] = _RunningCall(command, call)
         try:
             return await self._begin(running, row, request, info, acknowledge)
         finally:
@@ -126,7 +126,7 @@ class CallPool:
             if isinstance(request, Refused) or isinstance(info, Refused):  # it was accepted, so it cannot be
                 continue
             call = call_of(command, request.tool, request.parameters)
-            running = self._running[row.key] = _Running(command, call)
+            running = self._running[row.key] = _RunningCall(command, call)
             if row.state is CallState.ACCEPTED or row.harmless:
                 judged = self._judge_anew(command, call, info, request)
             else:
@@ -165,7 +165,12 @@ class CallPool:
         return Refused(RefusalCode.BUSY, f"the call was not started: this device {why}; try again later")
 
     async def _begin(
-        self, running: _Running, row: JournalRow, request: ToolRequest, info: CallInfo, acknowledge: Callable[[], None]
+        self,
+        running: _RunningCall,
+        row: JournalRow,
+        request: ToolRequest,
+        info: CallInfo,
+        acknowledge: Callable[[], None],
     ) -> Refused | None:
         judged = self.tools.judge(running.call, info, request)
         if isinstance(judged, Allowed) and len(self._running) <= self._limits.slots:
@@ -201,7 +206,9 @@ class CallPool:
             await self._reporter.deliver(kept)
         return None
 
-    def _set_to_work(self, running: _Running, row: JournalRow, judged: Allowed | ToolResult, info: CallInfo) -> None:
+    def _set_to_work(
+        self, running: _RunningCall, row: JournalRow, judged: Allowed | ToolResult, info: CallInfo
+    ) -> None:
         work = self._see_through(running, row, judged, info)
         running.task = asyncio.create_task(work, name="toolwire-edge-call")
 
@@ -214,7 +221,7 @@ class CallPool:
         return self.tools.judge(call, info, request)
 
     async def _see_through(
-        self, running: _Running, row: JournalRow, judged: Allowed | ToolResult, info: CallInfo
+        self, running: _RunningCall, row: JournalRow, judged: Allowed | ToolResult, info: CallInfo
     ) -> None:
         """From the decision to the report. Whatever happens, the call ends with one result in the journal."""
         try:
@@ -237,7 +244,7 @@ class CallPool:
         finally:
             self._running.pop(row.key, None)
 
-    async def _run(self, running: _Running, row: JournalRow, allowed: Allowed, info: CallInfo) -> ToolResult:
+    async def _run(self, running: _RunningCall, row: JournalRow, allowed: Allowed, info: CallInfo) -> ToolResult:
         async with self._slots:
             self._at_work += 1
             try:
@@ -252,7 +259,7 @@ class CallPool:
             finally:
                 self._at_work -= 1
 
-    async def _finish(self, running: _Running, row: JournalRow, result: ToolResult) -> None:
+    async def _finish(self, running: _RunningCall, row: JournalRow, result: ToolResult) -> None:
         body = await body_of(result, self._journal, self._limits.inline_bytes, self._age() + self._keep_s)
         await self._journal.finish(row.key, body)
         command = stored_command(running.command)

@@ -52,7 +52,7 @@ class BrokerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceLimits:
+class AgentLimits:
     """How much at once and for how long.
 
     At most `slots` calls run and `queue` wait; a result above `inline_bytes` is kept as an artifact; a command without
@@ -83,7 +83,7 @@ class DeviceConfig:
     heartbeat_s: float = 15.0
     journal: Path = Path("journal.db")
     keep_s: float = 7 * 86_400.0
-    limits: DeviceLimits = DeviceLimits()
+    limits: AgentLimits = AgentLimits()
     trusts_approvals: bool = False
     hooks: Mapping[str, str] = field(default_factory=dict)
     skills: Path | None = None
@@ -109,7 +109,7 @@ def read_config(file: Path) -> DeviceConfig:
 
 def parse_config(sections: Mapping[str, Any], folder: Path, source: str) -> DeviceConfig:
     """Raises SettingsError."""
-    reader = _Reader(sections, folder, source)
+    reader = _ConfigReader(sections, folder, source)
     reader.require_known()
     name = reader.get("agent", "name", _text)
     if not name or not AGENT_ID.fullmatch(name):
@@ -141,7 +141,7 @@ def parse_config(sections: Mapping[str, Any], folder: Path, source: str) -> Devi
     )
 
 
-class _Reader:
+class _ConfigReader:
     """Looks values up and says where a wrong one stands."""
 
     def __init__(self, sections: Mapping[str, Any], folder: Path, source: str) -> None:
@@ -188,7 +188,7 @@ def _advice(name: str, known: Any) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(sorted(known))}"
 
 
-def _broker(reader: _Reader, name: str) -> BrokerConfig:
+def _broker(reader: _ConfigReader, name: str) -> BrokerConfig:
     url = urlsplit(reader.get("broker", "url", _text) or "")
     try:
         host, port = url.hostname, url.port or _SCHEMES.get(url.scheme, 0)
@@ -213,16 +213,16 @@ def _broker(reader: _Reader, name: str) -> BrokerConfig:
     )  # fmt: skip
 
 
-def _topics(reader: _Reader) -> Topics:
+def _topics(reader: _ConfigReader) -> Topics:
     try:
         return Topics(reader.get("agent", "prefix", _text) or DEFAULT_PREFIX)
     except ValueError as why:
         raise reader.wrong("agent", "prefix", str(why)) from None
 
 
-def _limits(reader: _Reader) -> DeviceLimits:
-    usual = DeviceLimits()
-    return DeviceLimits(
+def _limits(reader: _ConfigReader) -> AgentLimits:
+    usual = AgentLimits()
+    return AgentLimits(
         reader.get("limits", "slots", _whole) or usual.slots,
         reader.get("limits", "queue", _whole) or usual.queue,
         reader.get("limits", "inline_bytes", _whole) or usual.inline_bytes,
@@ -231,14 +231,14 @@ def _limits(reader: _Reader) -> DeviceLimits:
     )
 
 
-def _trusts_approvals(reader: _Reader) -> bool:
+def _trusts_approvals(reader: _ConfigReader) -> bool:
     chosen = reader.get("approvals", "from", _text) or "device"
     if chosen not in ("device", "orchestrator"):
         raise reader.wrong("approvals", "from", "must be device or orchestrator")
     return chosen == "orchestrator"
 
 
-def _skills(reader: _Reader) -> Path | None:
+def _skills(reader: _ConfigReader) -> Path | None:
     """The folder of skills. The published format names the programs of one skill: SKILLS/NAME/bin."""
     paths = reader.get("tools", "paths", _table) or {}
     for key in paths:
@@ -253,7 +253,7 @@ def _skills(reader: _Reader) -> Path | None:
     return folder if "skills" in paths else folder.parent.parent
 
 
-def _flags(reader: _Reader, skills: Path | None) -> dict[str, Any]:
+def _flags(reader: _ConfigReader, skills: Path | None) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     for section in _SETTINGS:
         flags |= {f"{section}.{key}": value for key, value in (reader.sections.get(section) or {}).items()}

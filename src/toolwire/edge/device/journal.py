@@ -88,8 +88,8 @@ class JournalInUse(StoreUnavailable):
     """Another process works with the same journal."""
 
 
-class Journal:
-    """`async with Journal(path) as journal`. Raises StoreUnavailable."""
+class CallJournal:
+    """`async with CallJournal(path) as journal`. Raises StoreUnavailable."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -98,7 +98,7 @@ class Journal:
         self._lock = -1
         self._synchronous = ""
 
-    async def __aenter__(self) -> "Journal":
+    async def __aenter__(self) -> "CallJournal":
         try:
             self._lock = _lock_file(self._path)
             connection = await asyncio.to_thread(_open, self._path)

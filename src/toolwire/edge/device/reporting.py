@@ -11,7 +11,7 @@ import orjson
 
 from toolwire.define.canonical import canonical
 from toolwire.deliver.size import trimmed, whole
-from toolwire.edge.device.journal import Journal, JournalRow
+from toolwire.edge.device.journal import CallJournal, JournalRow
 from toolwire.edge.link_contract import Link
 from toolwire.errors import BusError, BusUnavailable, StoreUnavailable
 from toolwire.protocol.calls import ToolResult
@@ -42,7 +42,7 @@ class Reporter:
     def __init__(
         self,
         link: Link,
-        journal: Journal,
+        journal: CallJournal,
         topics: Topics,
         signer: Signer,
         *,
@@ -133,7 +133,7 @@ class ProgressSender:
             await self._reporter.publish(message)
 
 
-async def body_of(result: ToolResult, journal: Journal, inline_bytes: int, kept_until: float) -> bytes:
+async def body_of(result: ToolResult, journal: CallJournal, inline_bytes: int, kept_until: float) -> bytes:
     """The body of a report. What is too large for it is kept as an artifact, which `fetch` reads piece by piece."""
     body = await asyncio.to_thread(write_tool_result, result) if len(result.content) > 1 else write_tool_result(result)
     data = json_bytes(body)
