@@ -22,7 +22,7 @@ from toolwire.edge.link import MqttBroker, MqttLink
 from toolwire.edge.link_contract import Incoming
 from toolwire.wire.mqtt.chunks import Chunk, ChunkJoiner, is_chunk, read_chunk
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, encode_command
-from toolwire.wire.mqtt.refusals import Refused
+from toolwire.wire.mqtt.refusals import RefusedMessage
 from toolwire.wire.mqtt.reports import (
     AgentCapabilities,
     AgentMessage,
@@ -32,7 +32,7 @@ from toolwire.wire.mqtt.reports import (
     EdgeReport,
     decode_agent_message,
 )
-from toolwire.wire.mqtt.topics import FROM_AGENT, Channel, Topics
+from toolwire.wire.mqtt.topics import FROM_AGENT, AgentChannel, Topics
 
 WAIT_S = 10.0
 PROGRAM = Path(sys.executable).parent / "toolwire"
@@ -182,7 +182,7 @@ class Orchestrator:
         self.agent = agent
         self.reports: list[EdgeReport] = []
         self.progress: list[EdgeProgress] = []
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedMessage] = []
         self.status: AgentStatus | None = None
         self.capabilities: AgentCapabilities | None = None
         self.raw: list[tuple[str, bytes]] = []
@@ -204,7 +204,7 @@ class Orchestrator:
 
     def _receive(self, incoming: Incoming) -> None:
         incoming.acknowledge()
-        data: bytes | Refused | None = incoming.data
+        data: bytes | RefusedMessage | None = incoming.data
         self.raw.append((incoming.topic, incoming.data))
         if is_chunk(incoming.data):
             chunk = read_chunk(incoming.data)
@@ -214,7 +214,7 @@ class Orchestrator:
             self._take(decode_agent_message(incoming.topic, data, self.topics, None, canonical))
         self._came.set()
 
-    def _take(self, message: AgentMessage | Refused) -> None:
+    def _take(self, message: AgentMessage | RefusedMessage) -> None:
         match message:
             case EdgeReport():
                 self.reports.append(message)
@@ -224,7 +224,7 @@ class Orchestrator:
                 self.status = message
             case AgentCapabilities():
                 self.capabilities = message
-            case Refused():
+            case RefusedMessage():
                 self.refused.append(message)
 
     def command(self, kind: CommandKind, payload: Mapping[str, Any] | None = None, **more: Any) -> EdgeCommand:
@@ -246,7 +246,7 @@ class Orchestrator:
         return command
 
     async def send_raw(self, data: bytes, *, retain: bool = False) -> None:
-        await self.link.publish(self.topics.of(self.agent, Channel.COMMANDS), data, retain=retain)
+        await self.link.publish(self.topics.of(self.agent, AgentChannel.COMMANDS), data, retain=retain)
 
     async def report_on(self, command: EdgeCommand) -> EdgeReport:
         """The report that answers this very command."""

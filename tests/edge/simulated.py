@@ -20,7 +20,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import changed
 from toolwire.wire.codecs.travelling import read_info, write_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, decode_command
-from toolwire.wire.mqtt.refusals import Refused
+from toolwire.wire.mqtt.refusals import RefusedMessage
 from toolwire.wire.mqtt.reports import (
     AgentCapabilities,
     AgentMessage,
@@ -34,7 +34,7 @@ from toolwire.wire.mqtt.reports import (
 )
 from toolwire.wire.mqtt.results import write_tool_result
 from toolwire.wire.mqtt.signing import Verifier
-from toolwire.wire.mqtt.topics import Channel, Topics
+from toolwire.wire.mqtt.topics import AgentChannel, Topics
 
 TOPICS = Topics()
 FAST = Pauses(first=0.02, longest=0.5, stable=1.0)
@@ -67,9 +67,10 @@ class SimulatedDevice:
         self._executor = InProcessExecutor()
         broker = MqttBroker("127.0.0.1", f"device-{name}", port, keepalive_s=10)
         will = self._encoded(AgentStatus(name, AgentState.OFFLINE, boot="1"))
-        topic = topics.of(name, Channel.STATUS)
+        topic = topics.of(name, AgentChannel.STATUS)
         self.link = MqttLink(
-            broker, self._receive, filters=[topics.of(name, Channel.COMMANDS)], will=lambda _: LastWill(topic, will),
+            broker, self._receive, filters=[topics.of(name, AgentChannel.COMMANDS)],
+            will=lambda _: LastWill(topic, will),
             on_connect=self._greet, pauses=FAST,
         )  # fmt: skip
 
@@ -116,7 +117,7 @@ class SimulatedDevice:
         command = decode_command(
             message.topic, message.data, self.topics, self._verifier, canonical, plain=self._verifier is None
         )
-        if isinstance(command, Refused):
+        if isinstance(command, RefusedMessage):
             return
         if command.kind is not CommandKind.PING:
             self.commands.append(command)

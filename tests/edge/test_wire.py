@@ -23,7 +23,7 @@ from toolwire.wire.mqtt.commands import (
     read_tool_request,
     tool_payload,
 )
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.reports import (
     AgentCapabilities,
     AgentMessage,
@@ -40,12 +40,12 @@ from toolwire.wire.mqtt.reports import (
     report_to,
 )
 from toolwire.wire.mqtt.results import read_tool_result, write_tool_result
-from toolwire.wire.mqtt.topics import Channel, Topics
+from toolwire.wire.mqtt.topics import AgentChannel, Topics
 
 TOPICS = Topics("farm")
 KEY, OTHER_KEY = PrivateKey.generate(), PrivateKey.generate()
 TRUSTED = PublicKeys([KEY.public])
-COMMANDS = TOPICS.of("pi", Channel.COMMANDS)
+COMMANDS = TOPICS.of("pi", AgentChannel.COMMANDS)
 CALL = ToolCall("bash", {"command": "uptime"}, id="c1")
 COMMAND = EdgeCommand(
     CommandKind.TOOL, "r-1", "pi", tool_payload(ToolRequest("bash", {"command": "uptime", "n": 2**60}, 30.0)),
@@ -53,30 +53,30 @@ COMMAND = EdgeCommand(
 )  # fmt: skip
 
 
-def decoded(data: bytes, topic: str = COMMANDS, **more: Any) -> EdgeCommand | Refused:
+def decoded(data: bytes, topic: str = COMMANDS, **more: Any) -> EdgeCommand | RefusedMessage:
     return decode_command(topic, data, TOPICS, TRUSTED, canonical, **more)
 
 
 def refused(data: bytes, topic: str = COMMANDS, **more: Any) -> RefusalCode:
     found = decoded(data, topic, **more)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RefusedMessage)
     return found.code
 
 
 @pytest.mark.feature("F201")
 def test_commands_and_reports_have_the_topics_of_the_published_format() -> None:
     topics = Topics()
-    assert topics.of("living-room-pi", Channel.COMMANDS) == "evoclaw/agents/living-room-pi/commands"
-    assert topics.of("living-room-pi", Channel.REPORTS) == "evoclaw/agents/living-room-pi/reports"
-    assert topics.of_all(Channel.STATUS) == "evoclaw/agents/+/status"
+    assert topics.of("living-room-pi", AgentChannel.COMMANDS) == "evoclaw/agents/living-room-pi/commands"
+    assert topics.of("living-room-pi", AgentChannel.REPORTS) == "evoclaw/agents/living-room-pi/reports"
+    assert topics.of_all(AgentChannel.STATUS) == "evoclaw/agents/+/status"
     for wrong in ("evoclaw/agents/a/b/reports", "evoclaw/agents//reports", "evoclaw/agents/a/orders", "x", "agents/a"):
-        assert isinstance(topics.parse(wrong), Refused)
+        assert isinstance(topics.parse(wrong), RefusedMessage)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "+", "#", "a.b", "a b", "x" * 65, "ä"])
 def test_an_id_that_is_not_one_level_of_a_topic_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="agent id"):
-        TOPICS.of(name, Channel.REPORTS)
+        TOPICS.of(name, AgentChannel.REPORTS)
 
 
 @pytest.mark.feature("F010")
@@ -106,7 +106,7 @@ def test_a_signature_is_good_for_one_message_of_one_agent_under_one_prefix() -> 
     changes: list[dict[str, Any]] = [{"epoch": 4}, {"deadline": 1e9}, {"payload": {}}, {"more": 1}]
     for change in changes:
         assert refused(json.dumps(message | change).encode()) is RefusalCode.BAD_SIGNATURE
-    assert refused(data, TOPICS.of("pi2", Channel.COMMANDS)) is RefusalCode.BAD_SIGNATURE
+    assert refused(data, TOPICS.of("pi2", AgentChannel.COMMANDS)) is RefusalCode.BAD_SIGNATURE
     assert refused(encode_command(COMMAND, Topics("barn"), KEY, canonical)) is RefusalCode.BAD_SIGNATURE
     assert refused(encode_command(COMMAND, TOPICS, OTHER_KEY, canonical)) is RefusalCode.UNKNOWN_KEY
     forged = message | {"signature": message["signature"] | {"key": OTHER_KEY.key_id}}
@@ -135,7 +135,7 @@ def test_a_wrong_field_is_refused_and_the_refusal_says_whose_message_it_was(
 ) -> None:
     message = {"command": "ping", "request_id": "r", "agent_id": "pi", "epoch": 0, "sent_at": 1.0} | change
     found = decode_command(COMMANDS, json.dumps(message).encode(), TOPICS, None, canonical)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RefusedMessage)
     assert (found.code, found.agent_id) == (code, "pi")
     assert found.request_id == ("r" if message["request_id"] == "r" else "")
 
@@ -164,15 +164,19 @@ _FIELDS = st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(_ODD), max_si
 
 
 @settings(max_examples=150, deadline=None)
-@given(message=_FIELDS, channel=st.sampled_from(list(Channel)), word=st.sampled_from([*CommandKind, "x", None]))
-def test_anything_at_all_is_a_value_or_a_refusal(message: dict[str, Any], channel: Channel, word: str | None) -> None:
+@given(message=_FIELDS, channel=st.sampled_from(list(AgentChannel)), word=st.sampled_from([*CommandKind, "x", None]))
+def test_anything_at_all_is_a_value_or_a_refusal(
+    message: dict[str, Any], channel: AgentChannel, word: str | None
+) -> None:
     """What a compromised broker, orchestrator or device writes never raises, and is never half read."""
     data = json.dumps(message if word is None else {**message, "command": word, "request_id": "r"}).encode()
     for verifier in (None, TRUSTED):
         topic = TOPICS.of("pi", channel)
-        assert isinstance(decode_command(topic, data, TOPICS, verifier, canonical, plain=True), EdgeCommand | Refused)
+        assert isinstance(
+            decode_command(topic, data, TOPICS, verifier, canonical, plain=True), EdgeCommand | RefusedMessage
+        )
         found = decode_agent_message(topic, data, TOPICS, verifier, canonical, plain=True)
-        assert isinstance(found, AgentMessage | Refused)
+        assert isinstance(found, AgentMessage | RefusedMessage)
         if isinstance(found, EdgeReport):
             assert isinstance(read_tool_result(found.body, CALL), ToolResult | str)
         if isinstance(found, AgentCapabilities):
@@ -184,8 +188,8 @@ def test_anything_at_all_is_a_value_or_a_refusal(message: dict[str, Any], channe
 @settings(max_examples=100, deadline=None)
 @given(data=st.binary(max_size=60))
 def test_any_bytes_are_refused(data: bytes) -> None:
-    assert isinstance(decoded(data, plain=True), Refused)
-    assert isinstance(read_chunk(data), Refused)
+    assert isinstance(decoded(data, plain=True), RefusedMessage)
+    assert isinstance(read_chunk(data), RefusedMessage)
 
 
 RESULTS = [
@@ -202,7 +206,7 @@ RESULTS = [
 def test_a_result_is_read_from_a_report_as_it_was(result: ToolResult) -> None:
     report = report_to(COMMAND, write_tool_result(result), 101.0)
     data = encode_agent_message(report, TOPICS, KEY, canonical)
-    read = decode_agent_message(TOPICS.of("pi", Channel.REPORTS), data, TOPICS, TRUSTED, canonical)
+    read = decode_agent_message(TOPICS.of("pi", AgentChannel.REPORTS), data, TOPICS, TRUSTED, canonical)
     assert isinstance(read, EdgeReport)
     assert (read.request_id, read.record_id, read.epoch, read.deadline) == ("r-1", "rec-1", 3, 130.5)
     assert read_tool_result(read.body, CALL) == result
@@ -252,7 +256,7 @@ def test_what_agents_tell_about_themselves_is_read_as_it_was_written() -> None:
 
 
 def test_a_refusal_is_reported_with_its_code() -> None:
-    body = refusal_body(Refused(RefusalCode.EXPIRED, "it came too late"), "bash")
+    body = refusal_body(RefusedMessage(RefusalCode.EXPIRED, "it came too late"), "bash")
     result = read_tool_result(body, CALL)
     assert isinstance(result, ToolResult)
     assert result.error is not None
@@ -267,7 +271,7 @@ def test_chunks_make_the_message_in_any_order_and_however_often_they_come() -> N
     joiner, answers = ChunkJoiner(), []
     for data in [*reversed(chunks[1:]), *chunks[1:], chunks[0]]:
         chunk = read_chunk(data)
-        assert not isinstance(chunk, Refused)
+        assert not isinstance(chunk, RefusedMessage)
         answers.append(joiner.add("t", chunk))
     assert [answer for answer in answers if answer is not None] == [whole]
     assert joiner.held_bytes == 0
@@ -278,13 +282,13 @@ def test_chunks_that_never_become_a_message_are_forgotten() -> None:
     joiner = ChunkJoiner(most_bytes=5_000, most_messages=3)
     for number in range(50):
         chunk = read_chunk(split_message(b"%04d" % number * 1_000, 2_000)[0])
-        assert not isinstance(chunk, Refused)
+        assert not isinstance(chunk, RefusedMessage)
         joiner.add("t", chunk)
         assert joiner.held_bytes <= 5_000
     wrong = [json.loads(one) for one in split_message(b"x" * 1_000 + b"y" * 1_500, 2_000)]
     wrong[1]["data"] = "QUJD"
     found = [joiner.add("t", read_chunk(json.dumps(one).encode())) for one in wrong]  # type: ignore[arg-type]
-    assert isinstance(found[-1], Refused)
+    assert isinstance(found[-1], RefusedMessage)
 
 
 def test_keys_are_written_and_read() -> None:

@@ -23,7 +23,7 @@ from toolwire.execute.skill_folders import MOST_BYTES, MOST_FILES
 from toolwire.protocol.values import dataclass
 from toolwire.toolbox.skills.catalog import TOML, FoundSkill, read_skill
 from toolwire.wire.mqtt.reading import FieldReader
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 
 LARGEST_BUNDLE = 16 * 1024 * 1024
 _SIGNED = b"toolwire skill 1\n"
@@ -101,7 +101,7 @@ def piece_payloads(head: BundleHead, packed: bytes, key_id: str, sign: Sign, mos
         }  # fmt: skip
 
 
-def read_piece(payload: Mapping[str, Any]) -> BundlePiece | Refused:
+def read_piece(payload: Mapping[str, Any]) -> BundlePiece | RefusedMessage:
     """A piece as a command carries it."""
     reader = FieldReader(payload)
     head = BundleHead(
@@ -114,13 +114,13 @@ def read_piece(payload: Mapping[str, Any]) -> BundlePiece | Refused:
     if reader.fault is not None:
         return reader.fault
     if not is_version(head.version):
-        return Refused(RefusalCode.INVALID_FIELD, f"{head.version!r} is not a version", "version")
+        return RefusedMessage(RefusalCode.INVALID_FIELD, f"{head.version!r} is not a version", "version")
     if PurePosixPath(head.skill).name != head.skill or head.skill.startswith("."):
-        return Refused(RefusalCode.INVALID_FIELD, f"{head.skill!r} cannot be the name of a skill", "skill")
+        return RefusedMessage(RefusalCode.INVALID_FIELD, f"{head.skill!r} cannot be the name of a skill", "skill")
     if len(head.digest) != 64 or not set(head.digest) <= set("0123456789abcdef"):
-        return Refused(RefusalCode.INVALID_FIELD, "digest must be a SHA-256 in hexadecimal digits", "digest")
+        return RefusedMessage(RefusalCode.INVALID_FIELD, "digest must be a SHA-256 in hexadecimal digits", "digest")
     if not data or not signature or not index < count <= head.size <= LARGEST_BUNDLE:
-        return Refused(
+        return RefusedMessage(
             RefusalCode.INVALID_FIELD, "index, count, size, data and signature contradict each other", "data"
         )
     return BundlePiece(head, index, count, data, key_id, signature)

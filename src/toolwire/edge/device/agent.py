@@ -25,9 +25,9 @@ from toolwire.protocol.values import changed
 from toolwire.wire.codecs.travelling import write_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, decode_command
 from toolwire.wire.mqtt.reading import FieldReader
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.reports import AgentCapabilities, AgentState, AgentStatus, refusal_body
-from toolwire.wire.mqtt.topics import Channel
+from toolwire.wire.mqtt.topics import AgentChannel
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class EdgeAgent:
         self._handling: set[asyncio.Task[None]] = set()
         self._clocks = SenderClocks(steady, clock, max_age_s=config.limits.max_age_s)
         self._journal = CallJournal(config.journal)
-        filters = [config.topics.of(config.name, Channel.COMMANDS)]
+        filters = [config.topics.of(config.name, AgentChannel.COMMANDS)]
         self._link = MqttLink(broker, self._receive, filters=filters, will=self._last_will, on_connect=self._greet)
         self._reporter = Reporter(
             self._link, self._journal, config.topics, key, max_message_bytes=broker.max_message_bytes, clock=clock
@@ -172,8 +172,8 @@ class EdgeAgent:
         )
         if incoming.retained:
             said = "a retained command may be of any age; publish commands without the flag retain"
-            command = Refused(RefusalCode.RETAINED, said)
-        if isinstance(command, Refused):
+            command = RefusedMessage(RefusalCode.RETAINED, said)
+        if isinstance(command, RefusedMessage):
             incoming.acknowledge()
             self._spawn(self._refuse(command))
             return
@@ -199,12 +199,12 @@ class EdgeAgent:
                 refused = await self._control(command)
                 acknowledge()
         except StoreUnavailable as lost:  # not acknowledged: the broker sends it again, perhaps to a better disk
-            refused = Refused(RefusalCode.BUSY, f"the command was not started: {lost}")
+            refused = RefusedMessage(RefusalCode.BUSY, f"the command was not started: {lost}")
         if refused is not None:
             acknowledge()
             await self._refuse(changed(refused, proven=True), command)
 
-    async def _refuse(self, refused: Refused, command: EdgeCommand | None = None) -> None:
+    async def _refuse(self, refused: RefusedMessage, command: EdgeCommand | None = None) -> None:
         """Put a refusal on record, and report it where the message was really one for this device.
 
         An unsigned or forged message gets no report: it could name the request of another call, which would end by it.
@@ -221,19 +221,19 @@ class EdgeAgent:
             tool = command.payload.get("tool")
             await self._reporter.answer(command, refusal_body(refused, tool if isinstance(tool, str) else ""))
 
-    async def _control(self, command: EdgeCommand) -> Refused | None:
+    async def _control(self, command: EdgeCommand) -> RefusedMessage | None:
         """Obey a command that runs no tool, unless the operator has named one for it."""
         left = self._clocks.seconds_left(command)
-        if isinstance(left, Refused):
+        if isinstance(left, RefusedMessage):
             return left
         if (hook := self._config.hooks.get(command.kind.value)) is not None:
             payload = {"tool": hook, "parameters": dict(command.payload)}
             return await self._pool.accept(changed(command, payload=payload), _nothing)
         if command.kind in _ONCE and await self._is_repeated(command):
-            body: Body | Refused = {"status": "success", "repeated": True}
+            body: Body | RefusedMessage = {"status": "success", "repeated": True}
         else:
             body = await self._obey(command)
-        if isinstance(body, Refused):
+        if isinstance(body, RefusedMessage):
             return body
         await self._reporter.answer(command, body)
         return None
@@ -245,7 +245,7 @@ class EdgeAgent:
         await self._journal.set_delivered(key)
         return opening.before is not None
 
-    async def _obey(self, command: EdgeCommand) -> Body | Refused:
+    async def _obey(self, command: EdgeCommand) -> Body | RefusedMessage:
         match command.kind:
             case CommandKind.PING:
                 return {"status": "success", "result": "pong", "boot": self._boot, "at": self._clock()}
@@ -269,7 +269,7 @@ class EdgeAgent:
                 asyncio.get_running_loop().call_soon(self._stopping.set)
                 return {"status": "success", "result": "stopping"}
         said = f"this device does not accept {command.kind.value!r}; its operator can allow it"
-        return Refused(RefusalCode.NOT_ALLOWED, said, "command")
+        return RefusedMessage(RefusalCode.NOT_ALLOWED, said, "command")
 
     async def _metrics(self) -> Body:
         load = {"running": self._pool.running, "queued": self._pool.queued, "slots": self._config.limits.slots}
@@ -286,7 +286,7 @@ class EdgeAgent:
             await self._reporter.publish(self._status(self._state, self._link.session), retain=True)
         return {"status": "success", "result": self._state.value}
 
-    async def _fetch(self, command: EdgeCommand) -> Body | Refused:
+    async def _fetch(self, command: EdgeCommand) -> Body | RefusedMessage:
         reader = FieldReader(command.payload)
         name, offset = reader.identifier("artifact", required=True), reader.count("offset")
         length = min(reader.count("length", _LARGEST_PIECE), _LARGEST_PIECE)

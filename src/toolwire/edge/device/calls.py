@@ -24,7 +24,7 @@ from toolwire.protocol.calls import Allowed, ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo
 from toolwire.protocol.outcomes import Code
 from toolwire.wire.mqtt.commands import EdgeCommand, ToolRequest, read_stored_command, read_tool_request
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.results import write_tool_result
 
 _log = logging.getLogger(__name__)
@@ -79,14 +79,16 @@ class CallPool:
     def queued(self) -> int:
         return len(self._running) - self._at_work
 
-    async def accept(self, command: EdgeCommand, acknowledge: Callable[[], None]) -> Refused | None:
+    async def accept(self, command: EdgeCommand, acknowledge: Callable[[], None]) -> RefusedMessage | None:
         """Take a command: run its call if it is new, else report what came of it. Acknowledged once it is kept."""
         request = read_tool_request(_tool_payload(command))
         info = info_of(command)
-        if isinstance(request, Refused) or isinstance(info, Refused):
-            return request if isinstance(request, Refused) else info if isinstance(info, Refused) else None
+        if isinstance(request, RefusedMessage) or isinstance(info, RefusedMessage):
+            return (
+                request if isinstance(request, RefusedMessage) else info if isinstance(info, RefusedMessage) else None
+            )
         if command.digest and command.digest != digest(request.parameters):
-            return Refused(RefusalCode.DIGEST_MISMATCH, "digest is not that of the parameters", "digest")
+            return RefusedMessage(RefusalCode.DIGEST_MISMATCH, "digest is not that of the parameters", "digest")
         row = _new_row(command, request, harmless=self.tools.is_harmless(request.tool))
         if row.key not in self._running and (stop := await self._stops(command, row)):
             return stop
@@ -123,7 +125,9 @@ class CallPool:
         for row in await self._journal.unfinished():
             command = read_stored_command(row.command)
             request, info = read_tool_request(_tool_payload(command)), info_of(command)
-            if isinstance(request, Refused) or isinstance(info, Refused):  # it was accepted, so it cannot be
+            if isinstance(request, RefusedMessage) or isinstance(
+                info, RefusedMessage
+            ):  # it was accepted, so it cannot be
                 continue
             call = call_of(command, request.tool, request.parameters)
             running = self._running[row.key] = _RunningCall(command, call)
@@ -148,7 +152,7 @@ class CallPool:
 
     # One call
 
-    async def _stops(self, command: EdgeCommand, row: JournalRow) -> Refused | None:
+    async def _stops(self, command: EdgeCommand, row: JournalRow) -> RefusedMessage | None:
         """Why a command must not start a call; one that the journal knows is never stopped here."""
         left = self._clocks.seconds_left(command)
         if (
@@ -159,10 +163,10 @@ class CallPool:
             return None
         if await self._journal.find(row.key) is not None:
             return None
-        if isinstance(left, Refused):
+        if isinstance(left, RefusedMessage):
             return left
         why = "takes no more calls" if not self.takes_calls else f"has {len(self._running)} calls already"
-        return Refused(RefusalCode.BUSY, f"the call was not started: this device {why}; try again later")
+        return RefusedMessage(RefusalCode.BUSY, f"the call was not started: this device {why}; try again later")
 
     async def _begin(
         self,
@@ -171,7 +175,7 @@ class CallPool:
         request: ToolRequest,
         info: CallInfo,
         acknowledge: Callable[[], None],
-    ) -> Refused | None:
+    ) -> RefusedMessage | None:
         judged = self.tools.judge(running.call, info, request)
         if isinstance(judged, Allowed) and len(self._running) <= self._limits.slots:
             row = _in_state(row, CallState.STARTED)
@@ -182,7 +186,9 @@ class CallPool:
         self._set_to_work(running, row, judged, info)
         return None
 
-    async def _repeat(self, row: JournalRow, command: EdgeCommand, acknowledge: Callable[[], None]) -> Refused | None:
+    async def _repeat(
+        self, row: JournalRow, command: EdgeCommand, acknowledge: Callable[[], None]
+    ) -> RefusedMessage | None:
         """A command whose call is at work: its report will answer the newest command."""
         opening = await self._journal.accept(row, self._age() + self._keep_s)
         acknowledge()
@@ -196,7 +202,7 @@ class CallPool:
             await running.progress.accepted()
         return None
 
-    async def _answer_known(self, row: JournalRow, opening: Opening) -> Refused | None:
+    async def _answer_known(self, row: JournalRow, opening: Opening) -> RefusedMessage | None:
         """Report again about a call that has ended."""
         before = opening.before
         if before is not None and (fault := _repetition_fault(row, before)) is not None:
@@ -216,7 +222,7 @@ class CallPool:
         self, command: EdgeCommand, call: ToolCall, info: CallInfo, request: ToolRequest
     ) -> Allowed | ToolResult:
         left = self._clocks.seconds_left(command)
-        if isinstance(left, Refused):
+        if isinstance(left, RefusedMessage):
             return ToolResult.failed(call, left.result_code, f"{left.message}.")
         return self.tools.judge(call, info, request)
 
@@ -250,7 +256,7 @@ class CallPool:
             try:
                 if row.state is not CallState.STARTED:
                     left = self._clocks.seconds_left(running.command)
-                    if isinstance(left, Refused):
+                    if isinstance(left, RefusedMessage):
                         return ToolResult.failed(running.call, left.result_code, f"{left.message}.")
                     await self._journal.start(row.key, harmless=row.harmless)
                 running.begun = True
@@ -283,11 +289,11 @@ def _in_state(row: JournalRow, state: CallState) -> JournalRow:
     return JournalRow(row.key, row.digest, row.epoch, state, row.harmless, row.command, row.body)
 
 
-def _repetition_fault(row: JournalRow, before: JournalRow) -> Refused | None:
+def _repetition_fault(row: JournalRow, before: JournalRow) -> RefusedMessage | None:
     """Why a command may not speak for the call that has its id."""
     if not is_same_call(row, before):
         said = "another call with this id is in the journal; give each call an id of its own"
-        return Refused(RefusalCode.DIGEST_MISMATCH, said, "record_id")
+        return RefusedMessage(RefusalCode.DIGEST_MISMATCH, said, "record_id")
     if row.epoch < before.epoch:
-        return Refused(RefusalCode.STALE_EPOCH, f"epoch {row.epoch} is older than {before.epoch}", "epoch")
+        return RefusedMessage(RefusalCode.STALE_EPOCH, f"epoch {row.epoch} is older than {before.epoch}", "epoch")
     return None

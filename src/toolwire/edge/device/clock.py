@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from toolwire.protocol.values import dataclass
 from toolwire.wire.mqtt.commands import EdgeCommand
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 
 TOLERANCE_S = 60.0
 """How far the device's own clock may be behind that of a sender before it is not believed."""
@@ -63,19 +63,19 @@ class SenderClocks:
         difference = self._differences.get(command.key_id)
         return difference is not None and difference.known
 
-    def seconds_left(self, command: EdgeCommand) -> float | Refused:
+    def seconds_left(self, command: EdgeCommand) -> float | RefusedMessage:
         """How long the command may still begin, or why it may not."""
         if not command.key_id and not command.sent_at:  # the plain format has no dates at all
             return self._max_age_s
         now = self._now(command)
         if now < command.sent_at - TOLERANCE_S:
             why = f"it was sent {command.sent_at - now:.0f} s in the future by the clock of this device; set that clock"
-            return Refused(RefusalCode.STALE, f"the command was not started: {why}", "sent_at")
+            return RefusedMessage(RefusalCode.STALE, f"the command was not started: {why}", "sent_at")
         until = command.sent_at + self._max_age_s if command.deadline is None else command.deadline
         if now < until:
             return until - now
         code = RefusalCode.STALE if command.deadline is None else RefusalCode.EXPIRED
-        return Refused(code, f"the command was not started: it came {now - until:.1f} s too late", "deadline")
+        return RefusedMessage(code, f"the command was not started: it came {now - until:.1f} s too late", "deadline")
 
     def _now(self, command: EdgeCommand) -> float:
         if self.knows(command):

@@ -19,7 +19,7 @@ from toolwire.edge.skill_bundles import BundleHead, BundlePiece, read_piece, unp
 from toolwire.errors import DefinitionError
 from toolwire.protocol.values import dataclass
 from toolwire.toolbox.skills.catalog import FoundSkill, read_skill, scan
-from toolwire.wire.mqtt.refusals import Refused
+from toolwire.wire.mqtt.refusals import RefusedMessage
 from toolwire.wire.mqtt.signing import Verifier
 
 _STAGED = ".staged"
@@ -56,7 +56,7 @@ class SkillInstaller:
     async def __call__(self, payload: Mapping[str, Any]) -> Body:
         """Take a piece. A piece that comes again changes nothing."""
         piece = read_piece(payload)
-        if isinstance(piece, Refused):
+        if isinstance(piece, RefusedMessage):
             return _error(piece.message, "invalid_params")
         async with self._lock:
             try:

@@ -19,7 +19,7 @@ from toolwire.protocol.tools import Effect, Grant
 from toolwire.protocol.values import changed
 from toolwire.wire.mqtt.commands import EdgeCommand, ToolRequest
 from toolwire.wire.mqtt.reading import FieldReader
-from toolwire.wire.mqtt.refusals import Refused
+from toolwire.wire.mqtt.refusals import RefusedMessage
 
 Progress = Callable[[str, float | None], None]
 _HARMLESS = (Effect.PURE, Effect.IDEMPOTENT)
@@ -123,7 +123,7 @@ def call_of(command: EdgeCommand, name: str, arguments: Mapping[str, Any]) -> To
     return ToolCall(name, arguments, id=command.journal_key)
 
 
-def info_of(command: EdgeCommand) -> CallInfo | Refused:
+def info_of(command: EdgeCommand) -> CallInfo | RefusedMessage:
     """What a tool may know about its call, of what the command says. The grant is not among it."""
     reader = FieldReader(command.info)
     info = CallInfo(

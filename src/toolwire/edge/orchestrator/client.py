@@ -22,7 +22,7 @@ from toolwire.protocol.values import changed, dataclass
 from toolwire.record.rows import new_id
 from toolwire.wire.mqtt.chunks import ChunkJoiner, is_chunk, read_chunk
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, encode_command
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.reports import (
     AgentCapabilities,
     AgentMessage,
@@ -32,7 +32,7 @@ from toolwire.wire.mqtt.reports import (
     decode_agent_message,
 )
 from toolwire.wire.mqtt.signing import Signer, Verifier
-from toolwire.wire.mqtt.topics import FROM_AGENT, Channel, Topics
+from toolwire.wire.mqtt.topics import FROM_AGENT, AgentChannel, Topics
 
 PAUSES_S = (2.0, 5.0, 10.0, 30.0)
 """After the first, the second … time that a command was sent."""
@@ -78,7 +78,7 @@ class Unexpected(Protocol):
         """A report came that is not awaited; `ended` is its call, if that was sent from here."""
         ...
 
-    def refused(self, refused: Refused, about: EdgeCommand | None = None) -> None:
+    def refused(self, refused: RefusedMessage, about: EdgeCommand | None = None) -> None:
         """A message breaks a rule."""
         ...
 
@@ -115,7 +115,7 @@ class DeviceClient:
     @property
     def filters(self) -> tuple[str, ...]:
         """What to subscribe to. What a broker keeps of all devices comes first."""
-        order = (Channel.CAPABILITIES, Channel.STATUS, Channel.PROGRESS, Channel.REPORTS)
+        order = (AgentChannel.CAPABILITIES, AgentChannel.STATUS, AgentChannel.PROGRESS, AgentChannel.REPORTS)
         assert set(order) == set(FROM_AGENT)
         return tuple(map(self.topics.of_all, order))
 
@@ -162,7 +162,7 @@ class DeviceClient:
         data = encode_command(fresh, self.topics, self._signer, canonical)
         if self.link is None:
             raise BusUnavailable("there is no connection to the broker of the devices")
-        await self.link.publish(self.topics.of(command.agent_id, Channel.COMMANDS), data)
+        await self.link.publish(self.topics.of(command.agent_id, AgentChannel.COMMANDS), data)
 
     async def ask(self, command: EdgeCommand, within_s: float) -> EdgeReport | None:
         """The report of a command that is no call, such as a ping; None if none comes in this time."""
@@ -223,28 +223,28 @@ class DeviceClient:
     def receive(self, topic: str, data: bytes) -> None:
         """One message, whatever is wrong with it."""
         address = self.topics.parse(topic)
-        if isinstance(address, Refused):
+        if isinstance(address, RefusedMessage):
             return
         device_id = address.agent_id
         if not self._is_allowed(device_id):
             return
         if not data:  # what the broker kept was removed
-            if address.channel is Channel.CAPABILITIES:
+            if address.channel is AgentChannel.CAPABILITIES:
                 self.registry.forget(device_id)
                 self._note_change()
             return
         message = self._decoded(topic, data, device_id)
         if message is None:
             return
-        if isinstance(message, Refused):
+        if isinstance(message, RefusedMessage):
             self._refuse(message)
             return
         self._take(message)
 
-    def _decoded(self, topic: str, data: bytes, device_id: str) -> AgentMessage | Refused | None:
+    def _decoded(self, topic: str, data: bytes, device_id: str) -> AgentMessage | RefusedMessage | None:
         if is_chunk(data):
             chunk = read_chunk(data)
-            whole = chunk if isinstance(chunk, Refused) else self._joiner.add(topic, chunk)
+            whole = chunk if isinstance(chunk, RefusedMessage) else self._joiner.add(topic, chunk)
             if not isinstance(whole, bytes):
                 return whole if whole is None else changed(whole, agent_id=device_id)
             data = whole
@@ -307,13 +307,13 @@ class DeviceClient:
             if call.given_up and report.body.get("error_type") != CANCELED and self._unexpected is not None:
                 self._unexpected.late(report, EndedCall(call.command, reported=False))
 
-    def _refuse(self, refused: Refused, about: EdgeCommand | None = None) -> None:
+    def _refuse(self, refused: RefusedMessage, about: EdgeCommand | None = None) -> None:
         _log.warning("a message of %s is refused: %s", refused.agent_id or "a device", refused.message)
         if self._unexpected is not None:
             self._unexpected.refused(refused, about)
 
 
-def report_fault(report: EdgeReport, command: EdgeCommand) -> Refused | None:
+def report_fault(report: EdgeReport, command: EdgeCommand) -> RefusedMessage | None:
     """Why a report is not the one of a command; None if it is."""
     if report.agent_id != command.agent_id:
         code, why = RefusalCode.WRONG_AGENT, f"{report.agent_id} reports a call of {command.agent_id}"
@@ -324,7 +324,7 @@ def report_fault(report: EdgeReport, command: EdgeCommand) -> Refused | None:
         code, why = RefusalCode.DIGEST_MISMATCH, "the report is about other arguments, or another call"
     else:
         return None
-    return Refused(code, why, "", command.request_id, report.agent_id, proven=bool(report.key_id))
+    return RefusedMessage(code, why, "", command.request_id, report.agent_id, proven=bool(report.key_id))
 
 
 def command_for(device_id: str, kind: CommandKind, request_id: str, payload: Mapping[str, Any]) -> EdgeCommand:

@@ -11,7 +11,7 @@ from toolwire.edge.link_contract import Incoming, Link, OnConnect, Receive
 from toolwire.edge.orchestrator.client import DeviceClient
 from toolwire.edge.orchestrator.unexpected import UnexpectedReports
 from toolwire.errors import BusError
-from toolwire.wire.mqtt.topics import Channel
+from toolwire.wire.mqtt.topics import AgentChannel
 
 OpenLink = Callable[[Receive, Iterable[str], OnConnect], AbstractAsyncContextManager[Link]]
 """Makes the link: what it receives, what it subscribes to, and what it calls after each connection."""
@@ -72,7 +72,7 @@ class DeviceConnection:
     async def _greet(self, _session: str) -> None:
         """A message to itself comes after all that the broker had kept: then all devices are known."""
         self.client.reconnected()
-        topic = self.client.topics.of(self._name, Channel.PROGRESS)
+        topic = self.client.topics.of(self._name, AgentChannel.PROGRESS)
         with suppress(BusError):
             assert self.client.link is not None
             await self.client.link.publish(topic, b"{}")

@@ -14,7 +14,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.record.contract import Store
 from toolwire.wire.mqtt.commands import EdgeCommand
-from toolwire.wire.mqtt.refusals import Refused
+from toolwire.wire.mqtt.refusals import RefusedMessage
 from toolwire.wire.mqtt.reports import EdgeReport
 from toolwire.wire.mqtt.results import read_tool_result
 
@@ -54,7 +54,7 @@ class UnexpectedReports:
         else:
             self._put(self._late_row(report, ended.command.info))
 
-    def refused(self, refused: Refused, about: EdgeCommand | None = None) -> None:
+    def refused(self, refused: RefusedMessage, about: EdgeCommand | None = None) -> None:
         if not self._is_new(refused.code.value, refused.agent_id, refused.request_id):
             return
         info = about.info if about is not None else {}

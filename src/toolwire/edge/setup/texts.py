@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from toolwire.edge.setup.plan import ORCHESTRATOR, BrokerPlace, EdgeFolder, EdgePlan
-from toolwire.wire.mqtt.topics import FROM_AGENT, Channel
+from toolwire.wire.mqtt.topics import FROM_AGENT, AgentChannel
 
 SERVICE = "toolwire-edge.service"
 HOME = "/var/lib/toolwire-edge"
@@ -155,12 +155,12 @@ def mosquitto_acl(prefix: str) -> str:
     written = "".join(f"pattern write {prefix}/agents/%u/{channel.value}\n" for channel in FROM_AGENT)
     read = "".join(f"topic read {prefix}/agents/+/{channel.value}\n" for channel in FROM_AGENT)
     return f"""\
-{_GENERATED}pattern read {prefix}/agents/%u/{Channel.COMMANDS.value}
+{_GENERATED}pattern read {prefix}/agents/%u/{AgentChannel.COMMANDS.value}
 {written}
 user {ORCHESTRATOR}
-topic write {prefix}/agents/+/{Channel.COMMANDS.value}
+topic write {prefix}/agents/+/{AgentChannel.COMMANDS.value}
 # To itself: what it says there comes after all that the broker had kept of devices.
-topic write {prefix}/agents/+/{Channel.PROGRESS.value}
+topic write {prefix}/agents/+/{AgentChannel.PROGRESS.value}
 {read}"""
 
 
@@ -189,7 +189,7 @@ def nats_users(prefix: str, devices: Iterable[str]) -> str:
     root = prefix.replace("/", ".")
     agents = "".join(_nats_device(root, name) for name in devices)
     heard = json.dumps([*(f"{root}.agents.*.{channel.value}" for channel in FROM_AGENT), "_INBOX.>"])
-    written = [f"{root}.agents.*.{channel.value}" for channel in (Channel.COMMANDS, Channel.PROGRESS)]
+    written = [f"{root}.agents.*.{channel.value}" for channel in (AgentChannel.COMMANDS, AgentChannel.PROGRESS)]
     said = json.dumps([*written, "$JS.API.>", "$JS.ACK.>"])
     return f"""\
 {_GENERATED}authorization {{
@@ -216,7 +216,7 @@ def device_settings(plan: EdgePlan, key: str) -> str:
 
 def _nats_device(root: str, name: str) -> str:
     said = json.dumps([f"{root}.agents.{name}.{channel.value}" for channel in FROM_AGENT])
-    heard = json.dumps([f"{root}.agents.{name}.{Channel.COMMANDS.value}", "$MQTT.sub.>"])
+    heard = json.dumps([f"{root}.agents.{name}.{AgentChannel.COMMANDS.value}", "$MQTT.sub.>"])
     permissions = f"permissions: {{ publish: {said}, subscribe: {heard} }}"
     return f'    {{ user: "CN={name}", allowed_connection_types: ["MQTT"], {permissions} }}\n'
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolwire.protocol.values import dataclass, quick
 from toolwire.wire.mqtt.reading import FieldReader, parse_message
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.reports import MAX_REPORT_BYTES
 from toolwire.wire.utp.writing import json_bytes
 
@@ -54,9 +54,9 @@ def is_chunk(data: bytes) -> bool:
     return data.startswith(_MARK)
 
 
-def read_chunk(data: bytes, most: int = MAX_REPORT_BYTES) -> Chunk | Refused:
+def read_chunk(data: bytes, most: int = MAX_REPORT_BYTES) -> Chunk | RefusedMessage:
     message = parse_message(data, most)
-    if isinstance(message, Refused):
+    if isinstance(message, RefusedMessage):
         return message
     outer = FieldReader(message)
     about = FieldReader(outer.object(CHUNK, required=True))
@@ -66,9 +66,13 @@ def read_chunk(data: bytes, most: int = MAX_REPORT_BYTES) -> Chunk | Refused:
     )  # fmt: skip
     fault = outer.fault or about.fault
     if fault is None and (chunk.index >= chunk.count or not chunk.data or chunk.count > chunk.size):
-        fault = Refused(RefusalCode.INVALID_FIELD, "index, count and size of the chunk contradict each other", CHUNK)
+        fault = RefusedMessage(
+            RefusalCode.INVALID_FIELD, "index, count and size of the chunk contradict each other", CHUNK
+        )
     if fault is None and chunk.size > most:
-        fault = Refused(RefusalCode.TOO_LARGE, f"the message has {chunk.size} bytes; at most {most} are allowed", CHUNK)
+        fault = RefusedMessage(
+            RefusalCode.TOO_LARGE, f"the message has {chunk.size} bytes; at most {most} are allowed", CHUNK
+        )
     return fault or chunk
 
 
@@ -79,7 +83,7 @@ def _decoded(message: Mapping[str, Any], reader: FieldReader) -> bytes:
             return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         pass
-    reader.refuse(Refused(RefusalCode.INVALID_FIELD, "data must be base64 text", "data"))
+    reader.refuse(RefusedMessage(RefusalCode.INVALID_FIELD, "data must be base64 text", "data"))
     return b""
 
 
@@ -96,7 +100,7 @@ class ChunkJoiner:
     def held_bytes(self) -> int:
         return self._held
 
-    def add(self, topic: str, chunk: Chunk) -> bytes | Refused | None:
+    def add(self, topic: str, chunk: Chunk) -> bytes | RefusedMessage | None:
         """The whole message when this was its last missing chunk; None while others are missing."""
         key = (topic, chunk.digest)
         pieces = self._open.setdefault(key, {})
@@ -106,21 +110,23 @@ class ChunkJoiner:
         first = next(iter(pieces.values()))
         if (first.count, first.size) != (chunk.count, chunk.size):
             self._drop(key)
-            return Refused(RefusalCode.INVALID_FIELD, "chunks of one message contradict each other", CHUNK)
+            return RefusedMessage(RefusalCode.INVALID_FIELD, "chunks of one message contradict each other", CHUNK)
         if len(pieces) < chunk.count:
             return self._bounded(key)
         data = b"".join(pieces[index].data for index in range(chunk.count))
         self._drop(key)
         if len(data) != chunk.size or hashlib.sha256(data).hexdigest() != chunk.digest:
-            return Refused(RefusalCode.DIGEST_MISMATCH, "the chunks do not make the message that they belong to", CHUNK)
+            return RefusedMessage(
+                RefusalCode.DIGEST_MISMATCH, "the chunks do not make the message that they belong to", CHUNK
+            )
         return data
 
-    def _bounded(self, newest: tuple[str, str]) -> Refused | None:
+    def _bounded(self, newest: tuple[str, str]) -> RefusedMessage | None:
         while len(self._open) > self._most_messages or self._held > self._most_bytes:
             oldest = next(iter(self._open))
             self._drop(oldest)
             if oldest == newest:
-                return Refused(RefusalCode.TOO_LARGE, "too many bytes wait for their missing chunks", CHUNK)
+                return RefusedMessage(RefusalCode.TOO_LARGE, "too many bytes wait for their missing chunks", CHUNK)
         return None
 
     def _drop(self, key: tuple[str, str]) -> None:

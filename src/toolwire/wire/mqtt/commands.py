@@ -7,9 +7,9 @@ from typing import Any
 
 from toolwire.protocol.values import changed, dataclass, quick
 from toolwire.wire.mqtt.reading import FieldReader, parse_message, readable_id
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.signing import Canonical, Opened, Signer, Verifier, open_message, seal
-from toolwire.wire.mqtt.topics import Channel, Topics
+from toolwire.wire.mqtt.topics import AgentChannel, Topics
 
 MAX_COMMAND_BYTES = 256 * 1024
 LONGEST_NAME = 200
@@ -84,7 +84,7 @@ def tool_payload(request: ToolRequest) -> dict[str, Any]:
     return out
 
 
-def read_tool_request(payload: Mapping[str, Any]) -> ToolRequest | Refused:
+def read_tool_request(payload: Mapping[str, Any]) -> ToolRequest | RefusedMessage:
     reader = FieldReader(payload)
     name = reader.text("tool", LONGEST_NAME, required=True)
     parameters = reader.object("parameters")
@@ -112,34 +112,36 @@ def write_command(command: EdgeCommand) -> dict[str, Any]:
 
 def encode_command(command: EdgeCommand, topics: Topics, signer: Signer | None, canonical: Canonical) -> bytes:
     """The payload for the agent's topic of commands."""
-    topic = topics.of(command.agent_id, Channel.COMMANDS)
+    topic = topics.of(command.agent_id, AgentChannel.COMMANDS)
     return seal(topic, write_command(command), signer, canonical)
 
 
 def decode_command(
     topic: str, data: bytes, topics: Topics, verifier: Verifier | None, canonical: Canonical,
     *, most: int = MAX_COMMAND_BYTES, plain: bool = False,
-) -> EdgeCommand | Refused:  # fmt: skip
+) -> EdgeCommand | RefusedMessage:  # fmt: skip
     """The command that a payload is. `plain` accepts an unsigned one as the published format has it.
 
     Whether it is stale, expired or repeated is for the agent, which has a clock and a journal.
     """
     address = topics.parse(topic)
-    if isinstance(address, Refused):
+    if isinstance(address, RefusedMessage):
         return address
-    if address.channel is not Channel.COMMANDS:
-        return Refused(RefusalCode.BAD_TOPIC, f"{topic[:120]!r} is not a topic of commands", agent_id=address.agent_id)
+    if address.channel is not AgentChannel.COMMANDS:
+        return RefusedMessage(
+            RefusalCode.BAD_TOPIC, f"{topic[:120]!r} is not a topic of commands", agent_id=address.agent_id
+        )
     opened = open_message(topic, data, verifier, canonical, most=most, unsigned=plain)
-    if isinstance(opened, Refused):
+    if isinstance(opened, RefusedMessage):
         return changed(opened, agent_id=address.agent_id)
     read = _read_command(opened, address.agent_id, complete=not plain or bool(opened.key_id))
-    if isinstance(read, Refused):
+    if isinstance(read, RefusedMessage):
         known = readable_id(opened.data, "request_id")
         return changed(read, request_id=known, agent_id=address.agent_id, proven=bool(opened.key_id))
     return read
 
 
-def _read_command(opened: Opened, agent_id: str, *, complete: bool) -> EdgeCommand | Refused:
+def _read_command(opened: Opened, agent_id: str, *, complete: bool) -> EdgeCommand | RefusedMessage:
     reader = FieldReader(opened.data)
     word = reader.text("command", LONGEST_NAME, required=True)
     command = EdgeCommand(
@@ -161,9 +163,9 @@ def _read_command(opened: Opened, agent_id: str, *, complete: bool) -> EdgeComma
     if reader.fault is not None:
         return reader.fault
     if command.agent_id != agent_id:
-        return Refused(RefusalCode.WRONG_AGENT, "agent_id names another agent than the topic", "agent_id")
+        return RefusedMessage(RefusalCode.WRONG_AGENT, "agent_id names another agent than the topic", "agent_id")
     if word not in _KINDS:
-        return Refused(RefusalCode.UNKNOWN_COMMAND, f"there is no command {word[:40]!r}", "command")
+        return RefusedMessage(RefusalCode.UNKNOWN_COMMAND, f"there is no command {word[:40]!r}", "command")
     return changed(command, kind=CommandKind(word))
 
 

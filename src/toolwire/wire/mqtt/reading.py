@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from toolwire.protocol.checked import shown
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.utp.reading import read_object
 from toolwire.wire.utp.violations import Violation, ViolationCode
 
@@ -17,12 +17,12 @@ _NOTHING: Mapping[str, Any] = {}
 _Default = TypeVar("_Default")
 
 
-def parse_message(data: bytes, most: int) -> dict[str, Any] | Refused:
+def parse_message(data: bytes, most: int) -> dict[str, Any] | RefusedMessage:
     """The JSON object that a payload is: strict, each key once, no larger than `most` bytes."""
     read = read_object(data, most, "the message")
     if isinstance(read, Violation):
         too_large = read.code is ViolationCode.TOO_LARGE
-        return Refused(RefusalCode.TOO_LARGE if too_large else RefusalCode.NOT_JSON, read.message)
+        return RefusedMessage(RefusalCode.TOO_LARGE if too_large else RefusalCode.NOT_JSON, read.message)
     return read
 
 
@@ -33,7 +33,7 @@ class FieldReader:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
-        self.fault: Refused | None = None
+        self.fault: RefusedMessage | None = None
 
     def identifier(self, name: str, *, required: bool = False) -> str:
         """1 to 200 printable ASCII characters without blanks."""
@@ -117,17 +117,17 @@ class FieldReader:
     def any(self, name: str) -> Any:
         return self._data.get(name)
 
-    def refuse(self, fault: Refused) -> None:
+    def refuse(self, fault: RefusedMessage) -> None:
         self.fault = self.fault or fault
 
     def _get(self, name: str, *, required: bool) -> Any:
         value = self._data.get(name)
         if value is None and required:
-            self.refuse(Refused(RefusalCode.MISSING_FIELD, f"{name} is missing", name))
+            self.refuse(RefusedMessage(RefusalCode.MISSING_FIELD, f"{name} is missing", name))
         return value
 
     def _wrong(self, name: str, why: str, value: Any, default: _Default) -> _Default:
-        self.refuse(Refused(RefusalCode.INVALID_FIELD, f"{name} {why}, not {shown(value)}", name))
+        self.refuse(RefusedMessage(RefusalCode.INVALID_FIELD, f"{name} {why}, not {shown(value)}", name))
         return default
 
 

@@ -43,7 +43,7 @@ _CODES = {
 
 @quick
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedMessage:
     """One broken rule, a sentence about it, and what could be read of whose message it was.
 
     `proven` says that a known key signed the message: only then is what it says about itself known to be true.

@@ -10,9 +10,9 @@ from toolwire.protocol.values import changed, dataclass, quick
 from toolwire.wire.codecs.travelling import BadFrame, read_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand
 from toolwire.wire.mqtt.reading import FieldReader, readable_id
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.signing import Canonical, Opened, Signer, Verifier, open_message, seal
-from toolwire.wire.mqtt.topics import Channel, Topics
+from toolwire.wire.mqtt.topics import AgentChannel, Topics
 
 MAX_REPORT_BYTES = 16 * 1024 * 1024
 """Of a whole report, however many chunks it came in."""
@@ -137,7 +137,7 @@ def report_to(command: EdgeCommand, body: Mapping[str, Any], sent_at: float) -> 
     )  # fmt: skip
 
 
-def refusal_body(refused: Refused, tool: str = "") -> dict[str, Any]:
+def refusal_body(refused: RefusedMessage, tool: str = "") -> dict[str, Any]:
     """The body of a report about a command that was refused."""
     code = refused.result_code
     error = {"code": code.value, "message": refused.message}
@@ -170,40 +170,42 @@ def encode_agent_message(message: AgentMessage, topics: Topics, signer: Signer |
     return seal(topic, write_agent_message(message), signer, canonical)
 
 
-def channel_of(message: AgentMessage) -> Channel:
+def channel_of(message: AgentMessage) -> AgentChannel:
     match message:
         case EdgeReport():
-            return Channel.REPORTS
+            return AgentChannel.REPORTS
         case EdgeProgress():
-            return Channel.PROGRESS
+            return AgentChannel.PROGRESS
         case AgentStatus():
-            return Channel.STATUS
+            return AgentChannel.STATUS
         case AgentCapabilities():
-            return Channel.CAPABILITIES
+            return AgentChannel.CAPABILITIES
 
 
 def decode_agent_message(
     topic: str, data: bytes, topics: Topics, verifier: Verifier | None, canonical: Canonical,
     *, most: int = MAX_REPORT_BYTES, plain: bool = False,
-) -> AgentMessage | Refused:  # fmt: skip
+) -> AgentMessage | RefusedMessage:  # fmt: skip
     """What an agent has written on one of its topics. `plain` accepts an unsigned one as the published format has it.
 
     The caller checks that `key_id` is a key of this very agent: any agent can sign with a key of its own.
     """
     address = topics.parse(topic)
-    if isinstance(address, Refused):
+    if isinstance(address, RefusedMessage):
         return address
     opened = open_message(topic, data, verifier, canonical, most=most, unsigned=plain)
-    if isinstance(opened, Refused):
+    if isinstance(opened, RefusedMessage):
         return changed(opened, agent_id=address.agent_id)
     reader = FieldReader(opened.data)
     agent_id = reader.identifier("agent_id") or address.agent_id
     if agent_id != address.agent_id:
-        reader.refuse(Refused(RefusalCode.WRONG_AGENT, "agent_id names another agent than the topic", "agent_id"))
+        reader.refuse(
+            RefusedMessage(RefusalCode.WRONG_AGENT, "agent_id names another agent than the topic", "agent_id")
+        )
     message = _read(address.channel, reader, agent_id, opened)
     if reader.fault is None and message is not None:
         return message
-    refused = reader.fault or Refused(RefusalCode.BAD_TOPIC, f"agents write nothing on {topic[:120]!r}")
+    refused = reader.fault or RefusedMessage(RefusalCode.BAD_TOPIC, f"agents write nothing on {topic[:120]!r}")
     known = readable_id(opened.data, "request_id")
     return changed(refused, request_id=known, agent_id=address.agent_id, proven=bool(opened.key_id))
 
@@ -219,17 +221,17 @@ def offered_tools(capabilities: AgentCapabilities, target: Target) -> tuple[tupl
     return tuple(tools), tuple(faults)
 
 
-def _read(channel: Channel, reader: FieldReader, agent_id: str, opened: Opened) -> AgentMessage | None:
+def _read(channel: AgentChannel, reader: FieldReader, agent_id: str, opened: Opened) -> AgentMessage | None:
     match channel:
-        case Channel.REPORTS:
+        case AgentChannel.REPORTS:
             return _read_report(reader, agent_id, opened)
-        case Channel.PROGRESS:
+        case AgentChannel.PROGRESS:
             return _read_progress(reader, agent_id, opened.key_id)
-        case Channel.STATUS:
+        case AgentChannel.STATUS:
             return _read_status(reader, agent_id, opened.key_id)
-        case Channel.CAPABILITIES:
+        case AgentChannel.CAPABILITIES:
             return _read_capabilities(reader, agent_id, opened.key_id)
-        case Channel.COMMANDS:
+        case AgentChannel.COMMANDS:
             return None
 
 

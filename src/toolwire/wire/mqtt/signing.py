@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from toolwire.protocol.values import dataclass, quick
 from toolwire.wire.mqtt.reading import parse_message, readable_id
-from toolwire.wire.mqtt.refusals import RefusalCode, Refused
+from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.utp.writing import json_bytes
 
 SIGNATURE = "signature"
@@ -60,13 +60,13 @@ def seal(topic: str, message: dict[str, Any], signer: Signer | None, canonical: 
 
 def open_message(
     topic: str, data: bytes, verifier: Verifier | None, canonical: Canonical, *, most: int, unsigned: bool = False
-) -> Opened | Refused:
+) -> Opened | RefusedMessage:
     """The object that a payload is, if a known key has signed it. `unsigned` accepts one without a signature, too.
 
     Without a verifier nothing is checked. A signature that is there must be right in any case.
     """
     message = parse_message(data, most)
-    if isinstance(message, Refused):
+    if isinstance(message, RefusedMessage):
         return message
     signature = message.pop(SIGNATURE, None)
     if verifier is None:
@@ -78,7 +78,7 @@ def open_message(
         return Opened(topic, message, signature["key"])
     code, why = refusal
     known = readable_id(message, "request_id"), readable_id(message, "agent_id")
-    return Refused(code, why, SIGNATURE, *known)
+    return RefusedMessage(code, why, SIGNATURE, *known)
 
 
 def _signature_fault(
