@@ -47,6 +47,21 @@ def test_metrics_count_calls_and_turns(inside: Inside) -> None:
     assert inside("metrics", "--loop", "--json").json.keys() == {"loop"}
 
 
+@pytest.mark.feature("F220")
+def test_metrics_of_tools_tell_errors_by_type_and_how_calls_got_on_together(inside: Inside) -> None:
+    for expression in ("1+1", "1/0", "2+"):
+        inside("call", "calculator", f"expression={expression}")
+    said = inside("metrics", "--tools", "--json").json
+    [calculator] = said["tools"]
+    assert sum(calculator["errors_by_type"].values()) == 2
+    assert calculator["success_rate"] == pytest.approx(1 / 3)
+    assert calculator["avg_ms"] == pytest.approx(calculator["total_ms"] / 3)
+    assert (said["together"]["turns"], said["together"]["parallel_batches"]) == (3, 0)
+    shown = inside("metrics", "--tools").out
+    assert "calculator: execution_failed 2; last: execution_failed:" in " ".join(shown.split())
+    assert "recovery" in shown
+
+
 @pytest.mark.feature("F225")
 def test_logs_show_the_audit_log_and_can_be_narrowed(inside: Inside) -> None:
     inside("call", "calculator", "expression=1")

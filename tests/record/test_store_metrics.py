@@ -46,6 +46,19 @@ async def test_each_tool_has_its_counts_times_and_last_error(store: Store) -> No
     assert (thermometer.last_error, thermometer.last_error_at) == ("timeout: the sensor is silent", NOW)
 
 
+async def test_errors_are_counted_by_their_code(store: Store) -> None:
+    """What a result says is no error of its own, even if it looks like one."""
+    codes = [None, Code.TIMEOUT, Code.NOT_FOUND, Code.TIMEOUT, Code.PERMISSION_DENIED]
+    for number, code in enumerate(codes):
+        call = a_call(f"call-{number}")
+        result = failure(call, code) if code else replace(success(call), structured={"error": {"code": "made up"}})
+        await store.open(a_card(call, result=result), [])
+
+    ((tool,), _) = await store.metrics()
+
+    assert tool.errors_by_type == {"not_found": 1, "permission_denied": 1, "timeout": 2}
+
+
 async def test_names_that_models_invent_share_one_line(store: Store) -> None:
     for n in range(50):
         call = a_call(f"call-{n}", f"invented_{n}")

@@ -5,7 +5,8 @@ registered tools and cards.
 A part that needs one of them takes that one. Which owners are alive is a contract of its own, `liveness.py`.
 """
 
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from toolwire.plan.resources import LockClaim
@@ -95,6 +96,8 @@ class TurnStats:
 
 @dataclass(frozen=True, slots=True)
 class ToolMetrics:
+    """Sums over all calls of a tool. Percentiles and `errors_by_type` are of its newest calls."""
+
     tool: str
     calls: int
     success: int
@@ -107,6 +110,7 @@ class ToolMetrics:
     p95_ms: float
     last_error: str
     last_error_at: float | None
+    errors_by_type: Mapping[str, int] = field(default_factory=dict)
 
 
 @quick

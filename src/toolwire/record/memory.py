@@ -118,6 +118,7 @@ class _MemoryTurn:
 class _Tool:
     tally: ToolTally = field(default_factory=ToolTally)
     newest_ms: deque[float] = field(default_factory=lambda: deque(maxlen=NEWEST_RESULTS))
+    newest_errors: deque[str] = field(default_factory=lambda: deque(maxlen=NEWEST_RESULTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,7 +574,7 @@ class MemoryStore(ClosingStore):
 
     async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
         own = sorted((name, tool) for (whose, name), tool in self._tools.items() if whose == project)
-        tools = [tool_metrics(name, tool.tally, tool.newest_ms) for name, tool in own]
+        tools = [tool_metrics(name, tool.tally, tool.newest_ms, tool.newest_errors) for name, tool in own]
         return tools, self._loop.get(project, LoopMetrics())
 
     async def formats(self, *, project: str = "default") -> list[FormatTally]:
@@ -782,6 +783,8 @@ class MemoryStore(ClosingStore):
         if tool is None:
             tool = self._tools[counted] = _Tool()
         tool.newest_ms.append(tool.tally.add(result, at))
+        if result.error is not None:
+            tool.newest_errors.append(result.error.code.value)
         if result.handle:
             self._bodies.hold(named_bodies((result,)))
         if key not in self._turns:

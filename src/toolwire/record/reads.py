@@ -197,6 +197,14 @@ _NEWEST_MS = """
         AND r.schema_name = 'tool.result'
     WHERE c.schema_name = 'tool.call' AND c.title = ? AND c.project = ? ORDER BY c.seq DESC LIMIT ?
 """
+# Which results have an error is guessed by their text, and known once the few that may are read.
+_NEWEST_ERRORS = """
+    SELECT r.context
+    FROM records c JOIN records r ON r.project = c.project AND r.turn_id = c.turn_id AND r.call_id = c.call_id
+        AND r.schema_name = 'tool.result'
+    WHERE c.schema_name = 'tool.call' AND c.title = ? AND c.project = ? AND r.context LIKE '%"error":{%'
+    ORDER BY c.seq DESC LIMIT ?
+"""
 _SPENT = f"""
     SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), total(cost_usd), total(wall_s) FROM (
         SELECT calls, tokens, cost_usd, wall_s FROM spending WHERE agent = ?1 AND day = ?2 AND project = ?6
@@ -567,7 +575,7 @@ def active_patterns(
 def metrics(connection: sqlite3.Connection, project: str) -> tuple[list[ToolMetrics], LoopMetrics]:
     whose = column(project)
     tallies = connection.execute(_TALLIES, (whose,)).fetchall()
-    tools = [tool_metrics(tool, ToolTally(*sums), _newest_ms(connection, tool, whose)) for tool, *sums in tallies]
+    tools = [_tool_metrics(connection, whose, tool, ToolTally(*sums)) for tool, *sums in tallies]
     sums = connection.execute(LOOP_SUMS, (whose,)).fetchone()
     return tools, LoopMetrics(*sums) if sums else LoopMetrics()
 
@@ -597,6 +605,18 @@ def workload(connection: sqlite3.Connection, project: str, at: float) -> Workloa
     [(sent, due)] = connection.execute("SELECT count(*), min(due) FROM dispatches WHERE project = ?", (own,))
     overdue_s = 0.0 if due is None else max(0.0, at - due)
     return Workload(running, waiting, left - waiting, pending, sent, overdue_s)
+
+
+def _tool_metrics(connection: sqlite3.Connection, project: str, tool: str, tally: ToolTally) -> ToolMetrics:
+    errors = _newest_errors(connection, tool, project) if tally.success < tally.calls else ()
+    return tool_metrics(tool, tally, _newest_ms(connection, tool, project), errors)
+
+
+def _newest_errors(connection: sqlite3.Connection, tool: str, project: str) -> list[str]:
+    """The codes of the newest calls that failed."""
+    rows: Iterable[tuple[str]] = connection.execute(_NEWEST_ERRORS, (tool, project, NEWEST_RESULTS))
+    errors = (load(context).get("error") for (context,) in rows)
+    return [str(error["code"]) for error in errors if isinstance(error, dict) and "code" in error]
 
 
 def _newest_ms(connection: sqlite3.Connection, tool: str, project: str) -> list[float]:

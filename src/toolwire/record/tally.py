@@ -1,7 +1,8 @@
 """What results and endings add to the metrics. Pure arithmetic, the same for every store."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
@@ -66,8 +67,10 @@ def _complaint(result: ToolResult) -> str:
     return f"{result.error.code}: {result.error.message}" if result.error else str(result.status)
 
 
-def tool_metrics(tool: str, tally: ToolTally, newest_ms: Sequence[float]) -> ToolMetrics:
-    """The sums of a tool with the percentiles of its newest results."""
+def tool_metrics(
+    tool: str, tally: ToolTally, newest_ms: Sequence[float], newest_errors: Iterable[str] = ()
+) -> ToolMetrics:
+    """The sums of a tool with the percentiles of its newest results, and how often each code is among its errors."""
     ordered = sorted(newest_ms)
     return ToolMetrics(
         tool=tool,
@@ -82,6 +85,7 @@ def tool_metrics(tool: str, tally: ToolTally, newest_ms: Sequence[float]) -> Too
         p95_ms=_nearest_rank(ordered, 0.95),
         last_error=tally.last_error,
         last_error_at=tally.last_error_at,
+        errors_by_type=dict(sorted(Counter(newest_errors).items())),
     )
 
 

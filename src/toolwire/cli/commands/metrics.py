@@ -1,6 +1,6 @@
 """`toolwire metrics`: what tools and turns have done so far, in numbers."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -41,16 +41,41 @@ def metrics(
     per_tool, of_loop = run_sync(_read(place))
     both = tools == loop
     if as_json:
-        body = {"tools": plain(per_tool)} if tools or both else {}
+        body = {"tools": [_described(each) for each in per_tool]} if tools or both else {}
+        if tools and not loop:
+            body["together"] = _together(of_loop)
         screen.json({**body, "loop": plain(of_loop)} if loop or both else body)
         return Exit.DONE
     if tools or both:
         _show_tools(screen, per_tool)
+        _show_errors(screen, per_tool)
+    if tools and not loop and of_loop.turns:
+        _show_together(screen, of_loop)
     if both:
         screen.out.print()
     if loop or both:
         _show_loop(screen, of_loop)
     return Exit.DONE
+
+
+def _described(each: ToolMetrics) -> dict[str, Any]:
+    """A tool's numbers with the two that are computed from them."""
+    shares = {
+        "success_rate": each.success / each.calls if each.calls else None,
+        "avg_ms": each.total_ms / each.calls if each.calls else None,
+    }
+    return {**plain(each), **shares}
+
+
+def _together(loop: LoopMetrics) -> dict[str, Any]:
+    return {
+        "parallel_batches": loop.batches,
+        "max_concurrency": loop.max_concurrency,
+        "saved_ms": loop.saved_ms,
+        "iterations": loop.iterations,
+        "turns": loop.turns,
+        "recovery_rate": loop.recovered / loop.with_failures if loop.with_failures else None,
+    }
 
 
 async def _read(place: ProjectFolder) -> tuple[list[ToolMetrics], LoopMetrics]:
@@ -82,6 +107,27 @@ def _show_tools(screen: Screen, measured: list[ToolMetrics]) -> None:
         for each in measured
     ]
     screen.table(("tool", *_RIGHT), rows, right=_RIGHT)
+
+
+def _show_errors(screen: Screen, measured: list[ToolMetrics]) -> None:
+    """Why calls failed, tool by tool, and what the last one said."""
+    for each in measured:
+        if each.last_error or each.errors_by_type:
+            counted = ", ".join(f"{code} {count}" for code, count in each.errors_by_type.items())
+            screen.say(clean(f"{each.tool}: {counted or 'errors'}; last: {each.last_error or 'none'}"), "dim")
+
+
+def _show_together(screen: Screen, loop: LoopMetrics) -> None:
+    """How calls of one turn got on together."""
+    recovered = f"{loop.recovered / loop.with_failures:.0%}" if loop.with_failures else "-"
+    screen.pairs(
+        {
+            "parallel": f"{loop.batches:,} batches, at most {loop.max_concurrency} at once, "
+            f"{duration(loop.saved_ms)} saved",
+            "iterations": f"{loop.iterations:,} in {loop.turns:,} turns",
+            "recovery": f"{recovered} of {loop.with_failures:,} turns with failures still answered",
+        }
+    )
 
 
 def _show_loop(screen: Screen, loop: LoopMetrics) -> None:
