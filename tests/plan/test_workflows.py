@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolwire.plan.workflows import BadWorkflow, CallOutcome, StepState, progress, read_workflow
+from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
+from toolwire.plan.workflows import CallOutcome, StepState, progress
 
 SEED = {
     "steps": [

@@ -37,7 +37,7 @@ from toolwire.lazy import lazy_module
 from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Turn, TurnKind
+from toolwire.protocol.turns import WORKFLOW_MODEL, Turn, TurnKind
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
@@ -62,7 +62,10 @@ else:
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
 
-_OF_OTHERS = frozenset([*GROUPS["teamwork"], *GROUPS["orchestration"], *GROUPS["nodes"]])
+WORKFLOW = "workflow"
+"""The sub-agent that runs the steps of a workflow."""
+
+_OF_OTHERS = frozenset([*GROUPS["teamwork"], *GROUPS["orchestration"], *GROUPS["nodes"], *GROUPS["workflow"]])
 """Tools that tell of other agents and their tools, so that all of them have to be known."""
 
 GENERAL = "general"
@@ -273,8 +276,13 @@ class _Team:
             for name, spec in self._specs().items()
             for make in [partial(self._agent, spec)]
         ]
+        steps = workers.SubAgentProfile(
+            WORKFLOW, "The steps of a workflow.", made.grant, partial(self._agent, ModelSpec(WORKFLOW_MODEL))
+        )
         directory = None if made.on_devices is None else _DeviceAgents(self, made.on_devices)
-        sub_agents = delegation.SubAgents(made.store, members, budget=made.spec.budget, directory=directory)
+        sub_agents = delegation.SubAgents(
+            made.store, members, budget=made.spec.budget, directory=directory, workflow=steps
+        )
         self._closing.push_async_callback(self._close)
         self._closing.push_async_exit(sub_agents)
         return sub_agents

@@ -11,17 +11,18 @@ from toolwire.lazy import lazy_module
 from toolwire.models.model_names import split_name
 from toolwire.protocol.agents import ModelSpec
 from toolwire.protocol.chat import ChatModel, Reply, Request
-from toolwire.protocol.turns import NO_MODEL
+from toolwire.protocol.turns import NO_MODEL, WORKFLOW_MODEL
 from toolwire.settings import ModelChoice
 from toolwire.settings.schema import Profile
 from toolwire.wire.formats.tally import FormatTally
 
 if TYPE_CHECKING:
-    from toolwire.models import opening, recording
+    from toolwire.models import opening, recording, workflow
 else:
     # Loaded where a model is asked.
     opening = lazy_module("toolwire.models.opening")
     recording = lazy_module("toolwire.models.recording")
+    workflow = lazy_module("toolwire.models.workflow")
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}", re.ASCII | re.IGNORECASE)
 
@@ -48,6 +49,8 @@ def model_of(
     """
     if not spec.name:
         return NoModel()
+    if spec.name == WORKFLOW_MODEL:
+        return workflow.WorkflowModel()
     if spec.replay:
         return recording.ReplayModel(Path(spec.replay))
     choice = choice_for(project, spec.name, spec.profile)

@@ -150,6 +150,8 @@ def _allowed(case: Case, tool: Tool, checked: Checked) -> Allowed:
             arguments = {**arguments, TIMEOUT_ARGUMENT: int(timeout_s * 1000)}
     elif timeout_s > longest_s:
         timeout_s = longest_s
+    if (options := case.call.options) is not None and options.timeout_s is not None:
+        timeout_s = min(options.timeout_s, longest_s)
     return _may_run(case.call, tool, arguments, timeout_s, checked.notes)
 
 

@@ -359,8 +359,11 @@ class Journey:
             return result
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
-        if allowed.tool.delivery is not _TO_MODEL and result.ok:
-            result = changed(result, delivery=allowed.tool.delivery)
+        delivery = allowed.tool.delivery
+        if (options := allowed.call.options) is not None and options.delivery is not None:
+            delivery = options.delivery
+        if delivery is not _TO_MODEL and result.ok:
+            result = changed(result, delivery=delivery)
         return result if is_plain(result, turn.limits) else await show_result(services, turn.limits, allowed, result)
 
     async def _claim(self, trial: Trial | None, until: float | None = None) -> ToolResult | Waiting | None:

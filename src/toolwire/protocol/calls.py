@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
-from toolwire.protocol.tools import Tool
+from toolwire.protocol.tools import Delivery, Tool
 from toolwire.protocol.values import dataclass, quick
 
 
@@ -18,6 +18,18 @@ class Problem:
     message: str
     call: int | None = None
     span: tuple[int, int] | None = None
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What a call says about itself beside its arguments: who gets its result, how long it may take, and which
+    configuration record its tool is to use. None and empty leave it to the tool.
+    """
+
+    delivery: Delivery | None = None
+    timeout_s: float | None = None
+    config_id: str = ""
 
 
 @quick
@@ -38,6 +50,7 @@ class ToolCall:
     position: int = 0
     raw: Any = None
     fault: str = ""
+    options: CallOptions | None = None
 
 
 @quick

@@ -17,6 +17,9 @@ from toolwire.protocol.waits import Wait
 NO_MODEL = "none"
 """Stands in the record where a turn that is a single call has no model."""
 
+WORKFLOW_MODEL = "workflow:steps"
+"""Stands in the record where the steps of a workflow take the place of a model."""
+
 
 class TurnKind(StrEnum):
     """What a turn is: a question that a model answers with the help of tools, or a single call without a model."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolwire.execute.sandbox import engines
     from toolwire.record import memory
     from toolwire.toolbox import everyday
-    from toolwire.toolbox.agents import delegation, delegation_tools, model_tools, orchestration_tools
+    from toolwire.toolbox.agents import delegation, delegation_tools, model_tools, orchestration_tools, workflow_tool
     from toolwire.toolbox.browser import browser_tool, chromium
     from toolwire.toolbox.data import json_transform, paging
     from toolwire.toolbox.device import camera, gpio_tools, host, ping, pins, safe_exec, sensors, system
@@ -33,6 +33,7 @@ else:
     delegation_tools = lazy_module("toolwire.toolbox.agents.delegation_tools")
     model_tools = lazy_module("toolwire.toolbox.agents.model_tools")
     orchestration_tools = lazy_module("toolwire.toolbox.agents.orchestration_tools")
+    workflow_tool = lazy_module("toolwire.toolbox.agents.workflow_tool")
     browser_tool = lazy_module("toolwire.toolbox.browser.browser_tool")
     chromium = lazy_module("toolwire.toolbox.browser.chromium")
     json_transform = lazy_module("toolwire.toolbox.data.json_transform")
@@ -69,5 +70,5 @@ __all__ = [
     "egress_web", "engines", "everyday", "fetching", "finding", "gpio_tools", "host", "images", "inspect_tools",
     "job_tools", "jobs", "json_transform", "local_files", "memory", "model_tools", "orchestration_tools", "paging",
     "patching", "ping", "pins", "question", "quota", "reading", "safe_exec", "search", "searching", "sensors", "system",
-    "todos", "toolchains", "writing",
+    "todos", "toolchains", "workflow_tool", "writing",
 ]  # fmt: skip

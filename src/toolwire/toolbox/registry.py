@@ -203,6 +203,10 @@ def _orchestration(name: str, parts: SharedDependencies) -> Tool:
     return parts.orchestration[name]
 
 
+def _workflow(parts: SharedDependencies) -> Tool:
+    return modules.workflow_tool.workflow_tool(parts.sub_agents)
+
+
 def _model(name: str, parts: SharedDependencies) -> Tool:
     return modules.model_tools.ask_model_tool(name, modules.model_tools.configured_by_lines(name, parts.given.models))
 
@@ -282,6 +286,7 @@ TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     "safe_exec": _safe_exec,
     **{name: partial(_session, name) for name in SESSION_TOOLS},
     **{name: partial(_orchestration, name) for name in ORCHESTRATION_TOOLS},
+    "workflow": _workflow,
     **{name: partial(_model, name) for name in tools_for_models()},
 }  # fmt: skip
 """How each tool is made; None where what it needs is not there."""
@@ -320,6 +325,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "device": DEVICE_TOOLS,
     "teamwork": SESSION_TOOLS,
     "orchestration": (*ORCHESTRATION_TOOLS, "agents_list", "session_status", "sessions_history"),
+    "workflow": ("workflow",),
     "models": tuple(tools_for_models()),
     SKILLS: ("skill",),
     "desktop": (*DESKTOP, "more"),

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Answer what a turn waits for: yes, no, or yes with other arguments.",
     ),
     "run": ("toolwire.cli.commands.run:run", "Continue turns as soon as what they wait for has come."),
+    "workflow": ("toolwire.cli.commands.workflow:workflow", "Run, check or draw a workflow of tool calls."),
     "tools": ("toolwire.cli.commands.tools:tools", "Show the catalogue, one tool in full, or a conformance report."),
     "parse": (
         "toolwire.cli.commands.parse:parse",

@@ -50,8 +50,8 @@ _MOST_CALLS = 10_000
 class SubAgents:
     """Workers that keep their turns in one store. Those who work in the background stop when the block ends.
 
-    `tokens` is how many all sub-agents of one question may use together, whichever process runs them; `budget` is what
-    the asking agent and all workers may use together in a day.
+    `workflow` runs workflows in the place of a model. `tokens` is how many all sub-agents of one question may use
+    together, whichever process runs them; `budget` is what the asking agent and all workers may use together in a day.
     """
 
     def __init__(
@@ -62,8 +62,10 @@ class SubAgents:
         tokens: int | None = None,
         budget: Budget | None = None,
         directory: DeviceDirectory | None = None,
+        workflow: SubAgentProfile | None = None,
     ) -> None:
         self.store = store
+        self.workflow = workflow
         self._directory = directory
         self.workers = {worker.name: worker for worker in workers}
         self.failures: dict[str, str] = {}
@@ -264,7 +266,8 @@ class SubAgents:
         grant = changed(narrowed(context.grant, delegation.worker.grant), max_calls=work.share.calls)
         agent = delegation.worker.make(grant)
         agent.grant, agent.name, agent.project = grant, delegation.worker.name, context.project
-        agent.limits = within_share(agent.limits, seconds, work)
+        limits = agent.limits if delegation.limits is None else delegation.limits(agent.limits)
+        agent.limits = within_share(limits, seconds, work)
         if asker is not None and asker.opening.spec is not None:
             model = agent.spec.model if agent.spec is not None else ModelSpec(agent.model.name)
             agent.spec = changed(asker.opening.spec, name=agent.name, model=model, result_schema="")

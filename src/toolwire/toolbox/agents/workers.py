@@ -64,13 +64,17 @@ class DeviceDirectory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """What a sub-agent is to do, in which thread, and for whom; `after` is the thread's newest turn, if it has one."""
+    """What a sub-agent is to do, in which thread, and for whom; `after` is the thread's newest turn, if it has one.
+
+    `limits` are what its turn has instead of the usual ones, before they are cut down to its share.
+    """
 
     worker: SubAgentProfile
     question: str
     thread: str
     context: Context
     after: str = ""
+    limits: Callable[[Limits], Limits] | None = None
 
     @property
     def root(self) -> str:

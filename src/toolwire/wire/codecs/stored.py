@@ -11,11 +11,22 @@ from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, Model
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.budgets import Budget
 from toolwire.protocol.bus import AfterExecution
-from toolwire.protocol.calls import Block, ErrorText, Image, Problem, Resource, Text, ToolCall, ToolError, ToolResult
+from toolwire.protocol.calls import (
+    Block,
+    CallOptions,
+    ErrorText,
+    Image,
+    Problem,
+    Resource,
+    Text,
+    ToolCall,
+    ToolError,
+    ToolResult,
+)
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
-from toolwire.protocol.tools import Grant, Tier
+from toolwire.protocol.tools import Delivery, Grant, Tier
 from toolwire.protocol.turns import Ending, EndReason, Limits
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
 
@@ -38,6 +49,8 @@ def write_call(call: ToolCall) -> Json:
         out["raw"] = call.raw
     if call.fault:
         out["fault"] = call.fault
+    if call.options is not None:
+        out["options"] = _write_options(call.options)
     return out
 
 
@@ -52,6 +65,25 @@ def read_call(data: Mapping[str, Any]) -> ToolCall:
         position=data.get("position", 0),
         raw=data.get("raw"),
         fault=data.get("fault", ""),
+        options=_read_options(data["options"]) if "options" in data else None,
+    )
+
+
+def _write_options(options: CallOptions) -> Json:
+    out: Json = {}
+    if options.delivery is not None:
+        out["delivery"] = options.delivery.value
+    if options.timeout_s is not None:
+        out["timeout_s"] = options.timeout_s
+    if options.config_id:
+        out["config_id"] = options.config_id
+    return out
+
+
+def _read_options(data: Mapping[str, Any]) -> CallOptions:
+    delivery = data.get("delivery")
+    return CallOptions(
+        Delivery(delivery) if delivery is not None else None, data.get("timeout_s"), data.get("config_id", "")
     )
 
 

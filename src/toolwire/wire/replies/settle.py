@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.calls import Problem, ToolCall
+from toolwire.protocol.calls import CallOptions, Problem, ToolCall
 from toolwire.wire.lenient.arguments import NotRead, Read, read_arguments
 from toolwire.wire.lenient.coerce import coerced, without_nulls
 from toolwire.wire.replies.offered import Offer, Offered
@@ -92,6 +92,7 @@ class CallCollector:
                 self.accept(
                     item.offer, item.offer.name, arguments, item.alias, text[item.span[0] : item.span[1]],
                     note=item.note, dialect=item.dialect, confidence=_WEAK if item.weak else _MARKED,
+                    options=item.options,
                 )  # fmt: skip
 
     def _resolve(self, name: str) -> Offer | None:
@@ -129,7 +130,7 @@ class CallCollector:
 
     def accept(
         self, offer: Offer | None, name: str, arguments: dict[str, Any], alias: str | None, raw: Any,
-        *, note: str = "", dialect: str = "native", confidence: float = 1.0,
+        *, note: str = "", dialect: str = "native", confidence: float = 1.0, options: CallOptions | None = None,
     ) -> None:  # fmt: skip
         """Add a call, its arguments brought to the schema where nothing is lost by it."""
         at = len(self.calls)
@@ -138,7 +139,7 @@ class CallCollector:
         if note:
             self.report("repaired", note, at)
         called = offer.name if offer is not None else name
-        self.calls.append(ToolCall(called, arguments, "", alias, dialect, confidence, at, raw))
+        self.calls.append(ToolCall(called, arguments, "", alias, dialect, confidence, at, raw, "", options))
 
     def _fit(self, offer: Offer, arguments: dict[str, Any], note: str) -> tuple[dict[str, Any], str]:
         fitted = coerced(arguments, offer.schema)

@@ -239,7 +239,9 @@ def _take(
         elif entry.half and scan.cut:
             entries.cut = True
         else:
-            found = Found(entry.offer, entry.arguments, slug, span, entry.alias, value.note, weak, value.fault)
+            found = Found(
+                entry.offer, entry.arguments, slug, span, entry.alias, value.note, weak, value.fault, entry.options
+            )  # fmt: skip
             step.found.append(found)
     if entries.cut:
         scan.cut_inside("the text ends inside a call", step)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from toolwire.protocol.calls import CallOptions
+from toolwire.protocol.tools import Delivery
 from toolwire.wire.lenient.values import PartList, PartObject
 from toolwire.wire.replies.offered import Offer, Offered
 
@@ -27,6 +29,7 @@ _META = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, "type", "return_to_llm"
 PARALLEL = frozenset({"multi_tool_use.parallel", "multi_tool_use", "parallel"})
 _NO_TOOL = frozenset({"no_tool", "directly-answer", "directly_answer", "Final Answer"})
 _DEPTH = 6
+LONGEST_CONFIG_ID = 200
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class JsonCall:
     arguments: Any
     alias: str | None = None
     half: bool = False
+    options: CallOptions | None = None
 
 
 @dataclass(slots=True)
@@ -162,7 +166,8 @@ def _from_object(value: dict[str, Any], offered: Offered, depth: int) -> Entries
         return None
     if is_definition(arguments, offer):
         return None
-    return Entries([JsonCall(name, offer, arguments, _alias(value), isinstance(value, PartObject))])
+    options = _options(value) if key == "tool" else None
+    return Entries([JsonCall(name, offer, arguments, _alias(value), isinstance(value, PartObject), options)])
 
 
 def _given(value: dict[str, Any], name_key: str) -> bool:
@@ -212,6 +217,14 @@ def _from_only_key(value: dict[str, Any], offered: Offered) -> Entries | None:
             return None
         found.append(JsonCall(name, offer, arguments, half=isinstance(value, PartObject)))
     return Entries(found) if found else None
+
+
+def _options(value: dict[str, Any]) -> CallOptions | None:
+    """What a tool request says beside its arguments: where its result goes, and which configuration it uses."""
+    returns, config = value.get("return_to_llm"), value.get("config_id")
+    delivery = (Delivery.MODEL if returns else Delivery.USER) if isinstance(returns, bool) else None
+    config_id = config[:LONGEST_CONFIG_ID] if isinstance(config, str) else ""
+    return CallOptions(delivery, config_id=config_id) if delivery is not None or config_id else None
 
 
 def _alias(value: dict[str, Any]) -> str | None:

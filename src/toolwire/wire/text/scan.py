@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolwire.protocol.calls import CallOptions
 from toolwire.wire.replies.offered import Offer, Offered
 
 _SPACE = re.compile(r"\s*+")
@@ -32,6 +33,7 @@ class Found:
     note: str = ""
     weak: bool = False
     fault: str = ""
+    options: CallOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
