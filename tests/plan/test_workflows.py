@@ -90,7 +90,7 @@ def test_what_can_be_known_to_be_wrong_is_refused_before_anything_runs(steps: li
 
 
 def test_an_unknown_tool_is_refused_where_the_tools_are_known() -> None:
-    with pytest.raises(BadWorkflow, match="calls 'calculator', which is not a tool here"):
+    with pytest.raises(BadWorkflow, match="calls 'calculator', which cannot be used here"):
         read_workflow(SEED, tools=["random"])
 
 

@@ -34,6 +34,7 @@ from toolwire.hub.event_hub import EventHub, Telemetry
 from toolwire.hub.resuming import require_still_granted
 from toolwire.hub.services import Tell
 from toolwire.lazy import lazy_module
+from toolwire.plan.workflows import MOST_CALLS
 from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
@@ -101,6 +102,8 @@ async def open_agent(
         if uses_devices(project) and (only not in built_in_names(project) or only in _OF_OTHERS):
             on_devices = await open_devices(project, store, closing)
         grant = grant_of(project, spec.granted, resumes=resumes is not None)
+        if spec.model.name == WORKFLOW_MODEL:  # its steps say how many calls there are
+            grant = changed(grant, max_calls=MOST_CALLS)
         tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
         model = model_of(project, spec.model, tallies, record)
         closing.push_async_callback(model.close)

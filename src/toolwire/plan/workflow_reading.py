@@ -194,7 +194,7 @@ def _check_tools(steps: Iterable[WorkflowStep], tools: Iterable[str] | None, fau
         return
     known = frozenset(tools)
     faults.extend(
-        f"step {step.id!r} calls {step.tool!r}, which is not a tool here" for step in steps if step.tool not in known
+        f"step {step.id!r} calls {step.tool!r}, which cannot be used here" for step in steps if step.tool not in known
     )
 
 

@@ -17,6 +17,7 @@ from toolwire.protocol.values import dataclass
 MOST_STEPS = 2_000
 MOST_ITEMS = 10_000
 MOST_ATTEMPTS = 10
+MOST_CALLS = 1_000_000
 LONGEST_DELAY_S = 60.0
 MOST_PARALLEL = 1_000
 INPUTS, ITEM, INDEX = "inputs", "item", "index"

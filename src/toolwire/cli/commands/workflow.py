@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -34,9 +35,9 @@ from toolwire.define.service_files import LARGEST_FILE, read_tables
 from toolwire.errors import DefinitionError, ModelError, SettingsError, Suspended
 from toolwire.models.workflow import workflow_limits
 from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
-from toolwire.plan.workflows import MOST_ITEMS, Workflow
+from toolwire.plan.workflows import Workflow
+from toolwire.protocol.events import Event, TurnEnded
 from toolwire.protocol.turns import WORKFLOW_MODEL
-from toolwire.protocol.values import changed
 
 workflow = typer.Typer(**LOOK, cls=Group, help="Run, check or draw a workflow of tool calls.")
 
@@ -75,8 +76,8 @@ def run(
     place = flags.place()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     data, read = _read(file, inputs, place)
-    with Watcher(screen, streams=False) as watcher:
-        watchers = Watchers(*([] if as_json else [watcher]))
+    with Watcher(screen, show_question=False, streams=False) as watcher:
+        watchers = Watchers(*([] if as_json else [partial(_show_steps, watcher)]))
         with quiet_tools(as_json=as_json):
             answer = _answer(flags, place, screen, watchers, data, read)
     try:
@@ -85,6 +86,12 @@ def run(
         raise SettingsError(f"the workflow did not come to its end: {answer.text}") from None
     screen.json({**report, "turn": answer.turn.id} if as_json else report)
     return Exit.FAILED if report["errors"] else Exit.DONE
+
+
+def _show_steps(watcher: Watcher, event: Event) -> None:
+    """Show what the steps do. The report, which is the answer of the turn, is shown at the end."""
+    if not isinstance(event, TurnEnded):
+        watcher(event)
 
 
 def _answer(
@@ -113,12 +120,7 @@ async def _run(
         begin_agent(flags, place, store, TerminalUser(screen, agrees=flags.yes)) as agent,
     ):
         agent.limits = workflow_limits(read, agent.limits)
-        agent.grant = changed(agent.grant, max_calls=max(agent.grant.max_calls, _most_calls(read)))
         return await agent.ask(json.dumps(data, ensure_ascii=False), on_event=watchers)
-
-
-def _most_calls(read: Workflow) -> int:
-    return sum(step.attempts * (1 if step.for_each is None else MOST_ITEMS) for step in read.steps)
 
 
 @workflow.command("validate", cls=CliCommand)

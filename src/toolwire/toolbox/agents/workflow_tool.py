@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from toolwire.define.fields import Field
 from toolwire.define.functions import tool
+from toolwire.disclose.offer import offered
 from toolwire.errors import ToolFailure
 from toolwire.models.workflow import workflow_limits
 from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
@@ -82,7 +83,8 @@ def workflow_tool(sub_agents: SubAgents) -> Tool:
             raise ToolFailure("no workflow can be run here", code=Code.UNAVAILABLE)
         asked = {"steps": steps, "parallel": parallel}
         try:
-            read = read_workflow(asked, {one.name for one in profile.make(context.grant).toolbox})
+            usable = offered(profile.make(context.grant).toolbox, context.grant)
+            read = read_workflow(asked, [one.name for one in usable])
         except BadWorkflow as wrong:
             raise ToolFailure(f"nothing was run: {wrong}", code=Code.INVALID_PARAMS) from None
         question = json.dumps(asked, ensure_ascii=False)
