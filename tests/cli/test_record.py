@@ -58,7 +58,7 @@ def test_metrics_of_tools_tell_errors_by_type_and_how_calls_got_on_together(insi
     assert calculator["avg_ms"] == pytest.approx(calculator["total_ms"] / 3)
     assert (said["together"]["turns"], said["together"]["parallel_batches"]) == (3, 0)
     shown = inside("metrics", "--tools").out
-    assert "calculator: execution_failed 2; last: execution_failed:" in " ".join(shown.split())
+    assert "calculator: execution_failed 1, invalid_params 1; last: invalid_params:" in " ".join(shown.split())
     assert "recovery" in shown
 
 

@@ -41,7 +41,7 @@ def metrics(
     per_tool, of_loop = run_sync(_read(place))
     both = tools == loop
     if as_json:
-        body = {"tools": [_described(each) for each in per_tool]} if tools or both else {}
+        body: dict[str, Any] = {"tools": [_described(each) for each in per_tool]} if tools or both else {}
         if tools and not loop:
             body["together"] = _together(of_loop)
         screen.json({**body, "loop": plain(of_loop)} if loop or both else body)
