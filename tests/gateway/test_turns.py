@@ -606,6 +606,65 @@ def test_a_request_chooses_among_the_models_that_the_settings_name(stage: Stage)
     assert "no model 'openai:gpt-9'; there are" in other.json()["error"]["message"]
 
 
+AGENTS = """
+[profiles.decorator]
+provider = "openai-compatible"
+model = "painting"
+url = "{url}"
+[agents.decorator]
+permissions = ["file_read", "brushes"]
+[agents.small]
+permissions = ["file_read"]
+"""
+NO_BRUSHES = SETTINGS.replace(', "brushes"', "")
+
+
+def test_a_request_chooses_among_the_agents_of_the_project(stage: Stage) -> None:
+    red = [("paint", {"colour": "red"})]
+    script = scripted(red, "I may not.", red, "Done.", "It is 4.")
+    with script as model, served(stage, model, settings=NO_BRUSHES + AGENTS) as server:
+        refused = server.begin()
+        server.events(refused)
+        allowed = server.begin(agent="decorator")
+        waiting = server.events(allowed)
+        [asked] = server.get("/v1/approvals")["data"]
+        server.post(f"/v1/approvals/{asked['id']}", {"granted": True, "digest": asked["digest"]})
+        server.events(allowed, waiting[-1]["id"])
+        with_model = server.begin("What is 2 + 2?", agent="decorator", model="small")
+        server.events(with_model)
+        turns = {turn["id"]: turn for turn in server.get("/v1/turns")["data"]}
+        painted = server.get(f"/v1/turns/{allowed}")
+        unknown = server.post("/v1/turns", {"question": "Paint", "agent": "decorater"})
+
+    assert [turns[each]["agent"] for each in (refused, allowed, with_model)] == ["cli", "decorator", "decorator"]
+    assert turns[refused]["answer"] == "I may not."
+    assert (painted["agent"], painted["answer"], painted["reason"]) == ("decorator", "Done.", "answered")
+    assert (stage.folder / "painted").read_text() == "red\n"
+    assert [sent["model"] for sent in model.requests] == ["scripted", "scripted", "painting", "painting", "scripted"]
+    assert unknown.status_code == 400
+    assert "this project has no agent 'decorater'; did you mean decorator?" in unknown.json()["error"]["message"]
+
+
+def test_agents_share_the_budget_of_a_day(stage: Stage) -> None:
+    with scripted("One.") as model, served(
+        stage, model, settings=SETTINGS + AGENTS, after="[budget]\ntokens = 1\n"
+    ) as server:  # fmt: skip
+        server.events(server.begin("What is 1?"))
+        other = server.post("/v1/turns", {"question": "And 2?", "agent": "decorator"})
+
+    assert (other.status_code, other.json()["error"]["code"]) == (429, "budget_spent")
+
+
+def test_an_idempotency_key_is_for_one_agent(stage: Stage) -> None:
+    with scripted("One.", "Two.") as model, served(stage, model, settings=SETTINGS + AGENTS) as server:
+        first = server.post("/v1/turns", {"question": "Who?", "agent": "small"}, **{"idempotency-key": "k"})
+        again = server.post("/v1/turns", {"question": "Who?", "agent": "small"}, **{"idempotency-key": "k"})
+        other = server.post("/v1/turns", {"question": "Who?", "agent": "decorator"}, **{"idempotency-key": "k"})
+
+    assert (first.status_code, again.json()["id"]) == (202, first.json()["id"])
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_conflict")
+
+
 def test_a_turn_goes_on_with_the_model_that_the_request_chose(stage: Stage) -> None:
     large = '[profiles.large]\nprovider = "openai-compatible"\nmodel = "grand"\nurl = "{url}"\n'
     with (

@@ -24,7 +24,7 @@ from toolwire.assemble.interaction import Interaction, Unattended
 from toolwire.assemble.models import model_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import executor_of, uses_bus
-from toolwire.assemble.specs import AGENT, kept_spec, model_spec, project_again, resumed_spec, spec_of
+from toolwire.assemble.specs import GENERAL, agents_of, kept_spec, model_spec, project_again, resumed_spec, spec_of
 from toolwire.assemble.telemetry import telemetry_of
 from toolwire.assemble.tools import built_in_names, tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
@@ -69,9 +69,6 @@ WORKFLOW = "workflow"
 _OF_OTHERS = frozenset([*GROUPS["teamwork"], *GROUPS["orchestration"], *GROUPS["nodes"], *GROUPS["workflow"]])
 """Tools that tell of other agents and their tools, so that all of them have to be known."""
 
-GENERAL = "general"
-"""The sub-agent that is the model itself, beside one for each profile."""
-
 
 @asynccontextmanager
 async def open_agent(
@@ -101,7 +98,7 @@ async def open_agent(
         on_devices = None
         if uses_devices(project) and (only not in built_in_names(project) or only in _OF_OTHERS):
             on_devices = await open_devices(project, store, closing)
-        grant = grant_of(project, spec.granted, resumes=resumes is not None)
+        grant = grant_of(project, spec.granted, resumes=resumes is not None, agent=spec.name)
         if spec.model.name == WORKFLOW_MODEL:  # its steps say how many calls there are
             grant = changed(grant, max_calls=MOST_CALLS)
         tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
@@ -126,10 +123,10 @@ async def open_agent(
             system=system,
             limits=project.settings.limits(),
             budget=spec.budget,
-            accounts=(GENERAL, *project.settings.profiles),
+            accounts=agents_of(project.settings),
             intervene=intervene,
             news=_refresh_tools(project, on_devices) if spec.model.name and resumes is None else None,
-            name=AGENT,
+            name=spec.name,
             project=project.name,
             max_tokens=spec.model.max_tokens,
             temperature=spec.model.temperature,
@@ -199,7 +196,7 @@ async def open_agent_of(
     Raises SettingsError for a turn that does not say how its agent was made, and `CannotResume` where an approved call
     could not run.
     """
-    if turn.spec is None or not (turn.spec.tools.names or turn.spec.name == AGENT):
+    if turn.spec is None or not (turn.spec.tools.names or turn.spec.name in agents_of(project.settings)):
         raise SettingsError(
             f"turn {turn.id} was begun by a program of its own, or by an older toolwire: it does not say how its agent "
             "was made; resume it there, or with `toolwire ask --resume` and its flags"

@@ -21,14 +21,19 @@ _CHANGES_FILES = frozenset({"shell", "git", "file_write"})
 
 
 def grant_of(
-    project: ProjectFolder, granted: GrantedByUser, toolbox: Toolbox | None = None, *, resumes: bool = False
+    project: ProjectFolder,
+    granted: GrantedByUser,
+    toolbox: Toolbox | None = None,
+    *,
+    resumes: bool = False,
+    agent: str = AGENT,
 ) -> Grant:
     """The settings' grant with what the flags add to it. Raises SettingsError for a permission that no tool needs.
 
     Where no tools are given, they are made only for a permission that no built-in tool needs; what makes them later
     asks `require_needed` about the others.
     """
-    grant = project.settings.granted_to(AGENT, project.settings.grant(project.cwd))
+    grant = project.settings.granted_to(agent, project.settings.grant(project.cwd))
     if toolbox is not None or not PERMISSIONS.issuperset(granted.permissions):
         require_needed(granted, grant, toolbox or toolbox_of(project))
     confirmed = frozenset({"*"}) if granted.confirms_all else grant.confirmed

@@ -7,15 +7,13 @@ the settings lead to. A tool that only comes later cannot be told from a slip, s
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from toolwire.assemble.specs import agents_of
 from toolwire.define.nearest import nearest
 from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Rule
 from toolwire.protocol.tools import Tool
 from toolwire.settings import SecretLine, Settings
 from toolwire.toolbox.registry import BUILT_IN, PERMISSIONS, built_in_tool
-
-WORKERS = ("cli", "general")
-"""The agents that there are without any profile."""
 
 
 def require_known_names(settings: Settings, present: Iterable[Tool], offered: Iterable[str] = ()) -> None:
@@ -67,7 +65,7 @@ class _KnownNames:
 
 
 def _agent_faults(settings: Settings) -> Iterator[str]:
-    known = (*WORKERS, *settings.profiles, *settings.devices)
+    known = (*agents_of(settings), *settings.devices)
     for name, own in settings.agents.items():
         if name not in known:
             key = next((key for key, value in own if value is not None), "tier")

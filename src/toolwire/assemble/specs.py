@@ -16,10 +16,19 @@ from toolwire.protocol.budgets import Budget, least
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed
-from toolwire.settings import Layer, ModelChoice
+from toolwire.settings import Layer, ModelChoice, Settings
 
 AGENT = "cli"
 """The agent that answers at the terminal, as records and `[agents.NAME]` know it."""
+
+
+GENERAL = "general"
+"""The sub-agent that is the model itself, beside one for each profile."""
+
+
+def agents_of(settings: Settings) -> tuple[str, ...]:
+    """The agents of a project, which `[agents.NAME]` can grant something else than the others."""
+    return tuple(dict.fromkeys((AGENT, GENERAL, *settings.profiles)))
 
 
 def spec_of(
@@ -31,6 +40,7 @@ def spec_of(
     replay: str = "",
     allow: tuple[str, ...] = (),
     confirms_all: bool = False,
+    agent: str = AGENT,
 ) -> AgentSpec:
     """How an agent is made: settings, and what a command or request says beyond them. Without a choice, no model.
 
@@ -38,7 +48,7 @@ def spec_of(
     """
     chosen = project.settings.tools
     return AgentSpec(
-        AGENT,
+        agent,
         model_spec(choice, base_url, key_env, replay) if choice is not None else ModelSpec(),
         ToolsSpec(chosen.groups, chosen.modules, _skills_of(project)),
         _granted_by(project, allow, confirms_all=confirms_all),
@@ -135,7 +145,7 @@ def resumed_spec(project: ProjectFolder, turn: Turn, now: AgentSpec, *, other_mo
         confirms_all=before.granted.confirms_all or now.granted.confirms_all,
     )
     return AgentSpec(
-        now.name,
+        before.name if before.name in agents_of(project.settings) else now.name,
         now.model if other_model else _model_again(project, before.model, now.model),
         now.tools,
         granted,

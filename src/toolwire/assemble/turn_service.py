@@ -20,7 +20,7 @@ from toolwire.assemble.event_log import EventLog
 from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import uses_bus
-from toolwire.assemble.specs import spec_of
+from toolwire.assemble.specs import AGENT, agents_of, spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.telemetry import tell_end
 from toolwire.assemble.tools import toolbox_of
@@ -51,6 +51,10 @@ class UnknownModel(SettingsError):
     """A request names a model that the settings do not name."""
 
 
+class UnknownAgent(SettingsError):
+    """A request names an agent that the project does not have."""
+
+
 class KeyReused(StoreError):
     """An idempotency key was used for another request before."""
 
@@ -59,7 +63,8 @@ class KeyReused(StoreError):
 class NewTurn:
     """What a turn is begun with. Of the project's tools it has all, or only the named ones.
 
-    The model is the project's own, or another one that its settings name: by its profile, or as provider:model.
+    The agent is the one that answers at the terminal, or another one of the project. The model is the agent's own, or
+    another one that the settings name: by its profile, or as provider:model.
     With a JSON Schema, as JSON, it ends with a result of that shape.
     """
 
@@ -69,12 +74,14 @@ class NewTurn:
     tools: tuple[str, ...] | None = None
     model: str = ""
     result_schema: str = ""
+    agent: str = ""
 
     @property
     def digest(self) -> str:
         """What tells it from every other request."""
         tools = None if self.tools is None else list(self.tools)
         more = [self.result_schema] if self.result_schema else []
+        more += [{"agent": self.agent}] if self.agent else []
         return digest([self.question, self.thread, self.system, tools, self.model, *more])
 
     def began(self, turn: Turn) -> bool:
@@ -163,9 +170,9 @@ class TurnService:
         turn_id = str(uuid.uuid5(_KEYED_TURNS, f"{self.project.name}\0{key}")) if key else ""
         if turn_id and await self._is_kept(turn_id, new):
             return turn_id
-        spec = changed(
-            spec_of(self.project, _choice(self.project, new.model)), request=new.digest, result_schema=new.result_schema
-        )
+        agent = _agent(self.project, new.agent)
+        spec = spec_of(self.project, _choice(self.project, new.model, agent), agent=agent)
+        spec = changed(spec, request=new.digest, result_schema=new.result_schema)
         async with open_agent(self.project, self.store, Unattended(), spec, system=new.system) as agent:
             _restrict(agent, new.tools)
             turn_id = turn_id or agent.runtime.new_id()
@@ -255,12 +262,24 @@ def _restrict(agent: Agent, names: tuple[str, ...] | None) -> None:
     agent.spec = changed(agent.spec, tools=changed(agent.spec.tools, names=names))
 
 
-def _choice(project: ProjectFolder, wanted: str) -> ModelChoice:
+def _agent(project: ProjectFolder, wanted: str) -> str:
+    """The agent that a request wants, of those that the project has. Raises UnknownAgent."""
+    known = agents_of(project.settings)
+    if wanted and wanted not in known:
+        near = nearest(wanted, known)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+        raise UnknownAgent(f"this project has no agent {wanted[:80]!r}; {advice}")
+    return wanted or AGENT
+
+
+def _choice(project: ProjectFolder, wanted: str, agent: str) -> ModelChoice:
     """The model that a request wants, of those that the settings name: the chosen one, and one for each profile.
 
-    Raises UnknownModel.
+    Without a wish it is that of the agent's profile, if there is one of its name. Raises UnknownModel.
     """
     settings = project.settings
+    if not wanted and agent in settings.profiles:
+        return settings.of_profile(agent)
     chosen = settings.chosen()
     if wanted in ("", chosen.model):
         return chosen

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolwire.assemble.event_log import LoggedEvent
-from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService, UnknownModel, UnknownTool
+from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService, UnknownAgent, UnknownModel, UnknownTool
 from toolwire.define.nearest import nearest
 from toolwire.errors import (
     BudgetSpent,
@@ -43,7 +43,7 @@ PATH = "/v1/turns"
 STATE = "turn_state"
 MOST_LISTED = 200
 _BODY_BYTES = 2 * 1024 * 1024
-_LONGEST = {"question": 1024 * 1024, "thread": 200, "system": 100_000, "model": 200}
+_LONGEST = {"question": 1024 * 1024, "thread": 200, "system": 100_000, "model": 200, "agent": 200}
 _FIELDS = (*_LONGEST, "tools", "result_schema")
 _MOST_TOOLS = 1_000
 _LONGEST_KEY = 200
@@ -179,6 +179,7 @@ class Turns:
         return {
             "id": turn.id,
             "project": turn.project,
+            "agent": turn.agent,
             "thread": turn.thread,
             "model": turn.model,
             "question": turn.question,
@@ -225,10 +226,10 @@ def read_new_turn(body: bytes) -> NewTurn:
             near = nearest(name, _FIELDS)
             advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(_FIELDS)}"
             raise Rejected(_wrong(f"there is no field {name[:40]!r}; {advice}"))
-    question, thread, system, model = (_text(said, name) for name in _LONGEST)
+    question, thread, system, model, agent = (_text(said, name) for name in _LONGEST)
     if not question.strip():
         raise Rejected(_wrong("question must be text that is not empty"))
-    return NewTurn(question, thread, system, _tools(said), model, _result_schema(said))
+    return NewTurn(question, thread, system, _tools(said), model, _result_schema(said), agent)
 
 
 def _result_schema(said: Mapping[str, Any]) -> str:
@@ -305,6 +306,7 @@ def _state(waits: Sequence[Wait], state: str) -> str:
 def _row(turn: TurnSummary) -> Json:
     return {
         "id": turn.id,
+        "agent": turn.agent,
         "thread": turn.thread,
         "model": turn.model,
         "question": turn.question,
@@ -343,7 +345,7 @@ def _faults() -> Iterator[None]:
         raise Rejected(Fault(503, "store_unavailable", str(lost))) from None
     except BudgetSpent as spent:
         raise Rejected(Fault(429, "budget_spent", str(spent))) from None
-    except (UnknownTool, UnknownModel, ModelRefused) as wrong:
+    except (UnknownTool, UnknownModel, UnknownAgent, ModelRefused) as wrong:
         raise Rejected(_wrong(str(wrong))) from None
     except ToolwireError as error:
         raise Rejected(Fault(503, "agent_unavailable", str(error))) from None

@@ -190,9 +190,11 @@ async def _active_patterns(place: ProjectFolder, limit: int) -> list[ApprovalCar
 
 async def _next_command(place: ProjectFolder, turn_id: str, home: str | None) -> str:
     """The command that takes up this turn."""
-    now = resuming_grant(place, place.settings.granted_to(AGENT, place.settings.grant(place.cwd)))
     async with _open_store(place) as store:
-        return resume_command_of((await store.turn(turn_id)).opening, now, home)
+        opening = (await store.turn(turn_id)).opening
+    agent = opening.spec.name if opening.spec is not None else AGENT
+    now = resuming_grant(place, place.settings.granted_to(agent, place.settings.grant(place.cwd)))
+    return resume_command_of(opening, now, home)
 
 
 async def _answer(place: ProjectFolder, screen: Screen, given: str | None, word: Approval) -> ApprovalCard:
