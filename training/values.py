@@ -380,9 +380,13 @@ def _long(rng: Draw) -> Value:
 
 
 def _fresh(kind: str, rng: Draw) -> str:
-    """Something of a kind that stands in no list."""
+    """Something of a kind that stands in no list; empty for a kind of which nothing new can be made."""
     adjective, thing, act = (_part(part, rng) for part in ("adj", "thing", "act"))
     what = rng.choice(words("what"))
+    return _fresh_phrase(kind, rng, adjective, thing, act, what) or _fresh_name(kind, rng, adjective, thing, act)
+
+
+def _fresh_phrase(kind: str, rng: Draw, adjective: str, thing: str, act: str, what: str) -> str:
     match kind:
         case "topic":
             return rng.choice(
@@ -415,11 +419,20 @@ def _fresh(kind: str, rng: Draw) -> str:
                     f"{common(rng)} {common(rng)}",
                 ]
             )
+    return ""
+
+
+def _fresh_name(kind: str, rng: Draw, adjective: str, thing: str, act: str) -> str:
+    match kind:
         case "pattern":
             return rng.choice([_made_up(rng), f"{_made_up(rng)}_{_made_up(rng)}", f"{thing} {_made_up(rng)}", thing])
         case "symbol":
             return rng.choice(
-                [f"{act.split()[0]}_{thing}", f"{thing.capitalize()}{_made_up(rng).capitalize()}", _made_up(rng)]
+                [
+                    f"{act.split(maxsplit=1)[0]}_{thing}",
+                    f"{thing.capitalize()}{_made_up(rng).capitalize()}",
+                    _made_up(rng),
+                ]
             )
         case "shell":
             return rng.choice([f"echo {_made_up(rng)}", f"ls {rng.choice(words('folder'))}", f"cat {_path(rng)[1]}"])

@@ -27,46 +27,57 @@ else:
 PAGE = "docs/protocol.md"
 
 
+SubjectName = Annotated[
+    str, typer.Option("--subject", metavar="SUBJECT", help="Where the service gets its commands.", show_default=False)
+]
+BusUrl = Annotated[
+    str | None, typer.Option("--bus", metavar="URL", help="The NATS server, in place of that of the settings.")
+]
+ToolName = Annotated[
+    str | None, typer.Option("--tool", metavar="NAME", help="Name of the tool; otherwise the end of the subject.")
+]
+CallArguments = Annotated[
+    str,
+    typer.Option(
+        "--args", metavar="JSON", help="Arguments with which a call succeeds; {nonce} is another word in each call."
+    ),
+]
+EffectsFile = Annotated[
+    str | None,
+    typer.Option("--effects", metavar="FILE", help="File to which each run of the tool adds its {nonce}."),
+]
+CardsAddress = Annotated[
+    str, typer.Option("--cards", metavar="HOST:PORT", help="Where the kit serves cards; port 0 takes a free one.")
+]
+TokenVariable = Annotated[
+    str | None,
+    typer.Option("--token-env", metavar="NAME", help="Variable with the token that the service shows for cards."),
+]
+Credentials = Annotated[
+    str | None, typer.Option("--credentials", metavar="FILE", help="Credentials file for the NATS server.")
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="S", min=0.1, max=3_600, help="Seconds for each group of answers.")
+]
+ServiceCommand = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- COMMAND", help="What starts the service, if the kit is to do that."),
+]
+
+
 def conformance(
-    subject: Annotated[
-        str,
-        typer.Option("--subject", metavar="SUBJECT", help="Where the service gets its commands.", show_default=False),
-    ],
-    bus: Annotated[
-        str | None, typer.Option("--bus", metavar="URL", help="The NATS server, in place of that of the settings.")
-    ] = None,
-    tool: Annotated[
-        str | None, typer.Option("--tool", metavar="NAME", help="Name of the tool; otherwise the end of the subject.")
-    ] = None,
-    arguments: Annotated[
-        str,
-        typer.Option(
-            "--args", metavar="JSON", help="Arguments with which a call succeeds; {nonce} is another word in each call."
-        ),
-    ] = "{}",
-    effects: Annotated[
-        str | None,
-        typer.Option("--effects", metavar="FILE", help="File to which each run of the tool adds its {nonce}."),
-    ] = None,
-    cards: Annotated[
-        str, typer.Option("--cards", metavar="HOST:PORT", help="Where the kit serves cards; port 0 takes a free one.")
-    ] = "127.0.0.1:0",
-    token_env: Annotated[
-        str | None,
-        typer.Option("--token-env", metavar="NAME", help="Variable with the token that the service shows for cards."),
-    ] = None,
-    credentials: Annotated[
-        str | None, typer.Option("--credentials", metavar="FILE", help="Credentials file for the NATS server.")
-    ] = None,
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0.1, max=3_600, help="Seconds for each group of answers.")
-    ] = 20.0,
+    subject: SubjectName,
+    bus: BusUrl = None,
+    tool: ToolName = None,
+    arguments: CallArguments = "{}",
+    effects: EffectsFile = None,
+    cards: CardsAddress = "127.0.0.1:0",
+    token_env: TokenVariable = None,
+    credentials: Credentials = None,
+    timeout_s: Timeout = 20.0,
     as_json: AsJson = False,
     no_color: NoColor = False,
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="What starts the service, if the kit is to do that."),
-    ] = None,
+    command: ServiceCommand = None,
 ) -> Exit:
     """Test a tool service over a real broker: what it does with good commands and with bad ones. Ends with 1 if not.
 
