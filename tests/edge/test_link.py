@@ -1,6 +1,7 @@
 """The connection to a broker: acknowledged, kept across connections, made again."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -125,3 +126,18 @@ async def test_a_filter_that_the_broker_denies_is_an_error(tmp_path: Path) -> No
                 await link.connected.wait()
             with pytest.raises(BusError, match="does not allow a subscription to other/a"):
                 await link.subscribe("other/a")
+
+
+async def test_a_broker_that_ends_the_connection_at_once_is_noticed_at_once() -> None:
+    """As one does that knows neither the certificate nor the user. Without this, the link waits for ten seconds."""
+
+    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, MqttLink(MqttBroker("127.0.0.1", "a", port=port), Inbox(), pauses=SOON) as link:
+        async with asyncio.timeout(WAIT_S / 2):
+            while not link.problem:
+                await asyncio.to_thread(time.sleep, 0.01)
+        assert "closed the connection at once" in link.problem

@@ -11,6 +11,7 @@ from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.deliver.secrets import NO_SECRETS
 from toolwire.edge.device.agent import EdgeAgent
 from toolwire.edge.device.config import BrokerConfig, DeviceConfig
+from toolwire.edge.device.skill_installer import SkillInstaller
 from toolwire.edge.device.toolset import DeviceTools
 from toolwire.edge.keys import PrivateKey, PublicKey, PublicKeys
 from toolwire.edge.link import MqttBroker, client_tls
@@ -46,9 +47,13 @@ def open_device(
         reveal=secrets.revealed if has_secrets else None,
         scrub=secrets.scrubbed if has_secrets else None,
     )
+    accepted, installer = _accepted(config), None
+    if config.skills is not None and config.accepts_skills:
+        installer = SkillInstaller(config.skills, accepted, config.accepts_skills)
     return EdgeAgent(
-        config, broker_of(config.broker), tools, _private_key(config.private_key), _accepted(config), on_ready=on_ready
-    )
+        config, broker_of(config.broker), tools, _private_key(config.private_key), accepted, on_ready=on_ready,
+        install_skill=installer, refresh_tools=project.skill_news if project.has_skills else None,
+    )  # fmt: skip
 
 
 def broker_of(config: BrokerConfig) -> MqttBroker:

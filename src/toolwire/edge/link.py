@@ -18,16 +18,15 @@ import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 
 import aiomqtt
-from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTT_ERR_SUCCESS, Client, MQTTMessage
+from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTT_ERR_SUCCESS, Client, DisconnectFlags, MQTTMessage
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from toolwire.edge.link_contract import ACKNOWLEDGE_S, Incoming, OnConnect, Receive
+from toolwire.edge.link_contract import ACKNOWLEDGE_S, Incoming, OnConnect, Receive, StaysConnected
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.values import dataclass
 
@@ -39,6 +38,7 @@ _quiet.setLevel(logging.CRITICAL)
 _NODELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _REFUSED_FILTER = 0x80
 _IN_FLIGHT = 1_000
+_CLOSED_EARLY = "it closed the connection at once; check that it knows this client's certificate, user and client id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def client_tls(ca: Path | None, cert: Path | None = None, key: Path | None = Non
     return context
 
 
-class MqttLink:
+class MqttLink(StaysConnected):
     """A `Link` to an MQTT broker: `async with MqttLink(broker, receive, filters=[…]) as link`.
 
     `will(session)` makes the last will of each connection. `connected` is set while there is a connection.
@@ -126,24 +126,11 @@ class MqttLink:
         self._pauses = pauses
         self._connection: _Connection | None = None
         self._session = ""
-        self._task: asyncio.Task[None] | None = None
         self._random = Random()  # noqa: S311 (spreads devices in time; no secret)
 
     @property
     def session(self) -> str:
         return self._session
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._stay_connected(), name="toolwire-mqtt-link")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-            self._task = None
 
     async def publish(self, topic: str, data: bytes, *, retain: bool = False, timeout_s: float = ACKNOWLEDGE_S) -> None:
         most = self.broker.max_message_bytes
@@ -233,6 +220,7 @@ class _Connection(aiomqtt.Client):
             timeout=ACKNOWLEDGE_S,
         )
         self._receiver = receive
+        self._disconnected.add_done_callback(self._note_early_end)
         self._unacknowledged: dict[int, asyncio.Future[None]] = {}
         self._client.manual_ack_set(True)
 
@@ -242,6 +230,27 @@ class _Connection(aiomqtt.Client):
         except BaseException:
             self._client.disconnect()  # else a socket on which no answer came would stay open
             raise
+
+    def _on_disconnect(
+        self,
+        client: Client,
+        userdata: Any,
+        flags: DisconnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._fail_connecting)
+        super()._on_disconnect(client, userdata, flags, reason_code, properties)
+
+    def _note_early_end(self, ended: "asyncio.Future[None]") -> None:
+        if not self._connected.done():
+            ended.exception()  # it is told by the attempt to connect
+            self._fail_connecting()
+
+    def _fail_connecting(self) -> None:
+        """Say at once that a broker ended the connection before it accepted it; the library would wait for its time."""
+        if not self._connected.done():
+            self._connected.set_exception(aiomqtt.MqttError(_CLOSED_EARLY))
 
     async def lost(self) -> None:
         """Return or raise when the connection has ended."""

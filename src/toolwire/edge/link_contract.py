@@ -1,7 +1,9 @@
 """What an agent or an orchestrator needs of a connection to a broker."""
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 from toolwire.protocol.values import dataclass, quick
 
@@ -50,3 +52,23 @@ class Link(Protocol):
         Raises BusError where the broker does not allow it.
         """
         ...
+
+
+class StaysConnected(ABC):
+    """Holds a connection open inside an `async with` block, in a task of its own."""
+
+    _task: "asyncio.Task[None] | None" = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._stay_connected(), name="toolwire-edge-link")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+            self._task = None
+
+    @abstractmethod
+    async def _stay_connected(self) -> None:
+        """Connect again and again, until canceled."""

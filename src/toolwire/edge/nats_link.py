@@ -10,8 +10,6 @@ import logging
 import secrets
 from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -19,7 +17,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import Error as JetStreamError
 
 from toolwire.bus.nats_connection import NatsServers, SecureClient, reason_of
-from toolwire.edge.link_contract import ACKNOWLEDGE_S, Incoming, OnConnect, Receive
+from toolwire.edge.link_contract import ACKNOWLEDGE_S, Incoming, OnConnect, Receive, StaysConnected
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 
 RETRY_S = 0.5
@@ -33,7 +31,7 @@ _AT_ONCE = 256
 _log = logging.getLogger(__name__)
 
 
-class NatsLink:
+class NatsLink(StaysConnected):
     """A `Link` to a nats-server with an MQTT listener: `async with NatsLink(servers, receive, filters=[…]) as link`."""
 
     def __init__(
@@ -52,7 +50,6 @@ class NatsLink:
         self._name = name
         self._client: SecureClient | None = None
         self._session = ""
-        self._task: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self.connected = asyncio.Event()
         self.problem = ""
@@ -60,18 +57,6 @@ class NatsLink:
     @property
     def session(self) -> str:
         return self._session
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._stay_connected(), name="toolwire-nats-link")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-            self._task = None
 
     async def publish(self, topic: str, data: bytes, *, retain: bool = False, timeout_s: float = ACKNOWLEDGE_S) -> None:
         if retain:

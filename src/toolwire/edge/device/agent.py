@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from toolwire.define.canonical import canonical
+from toolwire.define.toolbox import Toolbox
 from toolwire.edge.device.calls import CallPool
 from toolwire.edge.device.clock import SenderClocks
 from toolwire.edge.device.config import DeviceConfig
@@ -20,7 +21,7 @@ from toolwire.edge.device.toolset import DeviceTools
 from toolwire.edge.keys import PrivateKey, PublicKeys
 from toolwire.edge.link import LastWill, MqttBroker, MqttLink
 from toolwire.edge.link_contract import Incoming
-from toolwire.errors import BusError, StoreUnavailable
+from toolwire.errors import BusError, StoreUnavailable, ToolwireError
 from toolwire.protocol.values import changed
 from toolwire.wire.codecs.travelling import write_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, decode_command
@@ -56,6 +57,7 @@ class EdgeAgent:
         accepted: PublicKeys,
         *,
         install_skill: InstallSkill | None = None,
+        refresh_tools: Callable[[Toolbox], Toolbox | None] | None = None,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         on_ready: Callable[[], None] | None = None,
@@ -64,6 +66,7 @@ class EdgeAgent:
         self._tools = tools
         self._accepted = accepted
         self._install_skill = install_skill
+        self._refresh_tools = refresh_tools
         self._clock = clock
         self._steady = steady
         self._on_ready = on_ready
@@ -136,11 +139,26 @@ class EdgeAgent:
         fits = len(self._reporter.encode(offer)[1]) <= config.broker.max_message_bytes
         return offer if fits else changed(offer, tools=(), partial=True)
 
+    async def _look_at_skills(self) -> None:
+        """Offer the tools of the skills as they are now, where something about them has changed."""
+        if self._refresh_tools is None:
+            return
+        try:
+            toolbox = await asyncio.to_thread(self._refresh_tools, self._tools.toolbox)
+        except ToolwireError as wrong:
+            _log.warning("the tools stay as they are: %s", wrong)
+            return
+        if toolbox is not None:
+            self._tools.toolbox = toolbox
+            with suppress(BusError):
+                await self._reporter.publish(self._capabilities(), retain=True)
+
     async def _beat(self) -> None:
         """Say again and again that the device is there, and forget what is over."""
         pruned = self._steady()
         while True:
             await asyncio.sleep(self._config.heartbeat_s)
+            await self._look_at_skills()
             with suppress(BusError):
                 await self._reporter.publish(self._status(self._state, self._link.session), retain=True)
             with suppress(StoreUnavailable):
@@ -264,7 +282,9 @@ class EdgeAgent:
             case CommandKind.FETCH:
                 return await self._fetch(command)
             case CommandKind.INSTALL_SKILL if self._install_skill is not None:
-                return await self._install_skill(command.payload)
+                body = await self._install_skill(command.payload)
+                await self._look_at_skills()
+                return body
             case CommandKind.SHUTDOWN:
                 asyncio.get_running_loop().call_soon(self._stopping.set)
                 return {"status": "success", "result": "stopping"}

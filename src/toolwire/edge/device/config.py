@@ -31,6 +31,7 @@ _NAMES: Mapping[str, frozenset[str]] = {
     "limits": frozenset("slots queue inline_bytes max_age_s drain_s".split()),
     "approvals": frozenset(["from"]),
     "hooks": frozenset("update_strategy evolution".split()),
+    "skills": frozenset(["accept"]),
     "tools": frozenset("sandboxing timeout_ms paths".split()) | _PASSED_ON,
 }
 
@@ -87,6 +88,7 @@ class DeviceConfig:
     trusts_approvals: bool = False
     hooks: Mapping[str, str] = field(default_factory=dict)
     skills: Path | None = None
+    accepts_skills: tuple[str, ...] = ()
     flags: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -137,6 +139,7 @@ def parse_config(sections: Mapping[str, Any], folder: Path, source: str) -> Devi
         _trusts_approvals(reader),
         {key: value for key in ("update_strategy", "evolution") if (value := reader.get("hooks", key, _text))},
         skills,
+        tuple(reader.get("skills", "accept", _texts) or ()),
         _flags(reader, skills),
     )
 
