@@ -216,21 +216,22 @@ class Agent:
         if thread:
             await self._compact(thread, question)
 
-    async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
+    async def resume(self, turn_id: str, *, on_event: Emit | None = None, left: KeptTurn | None = None) -> Answer:
         """Go on with a turn whose process died or was interrupted, from where its record ends.
 
         Time in which no process ran it does not count: its deadline goes on from where it was. Raises `NotFound` for an
         unknown turn, and `Fenced` when a living process owns it or it has ended. `BudgetSpent` and `CannotResume` leave
-        it as it was.
+        it as it was. Who has just read the turn gives it as `left`.
         """
-        left = await self.store.turn(turn_id)
+        left = left or await self.store.turn(turn_id)
         if (ending := await self._end_canceled(left.opening, on_event)) is not None:
             turn = changed(turn_loop.fold(left, self.runtime), ending=ending, pending=())
             return Answer(ending.answer, ending.reason, turn)
         if self.budget is not None:
             await self._require_left(left)
         await self._look_around()
-        await require_same_tools(self.store, left.opening, self.toolbox, self.spec)
+        if left.events:  # else it has made no calls, for which there could be approvals
+            await require_same_tools(self.store, left.opening, self.toolbox, self.spec)
         kept = await self.store.resume(turn_id)
         async with self._kept_free(kept.opening):
             turn = self._with_current_policy(turn_loop.fold(kept, self.runtime))

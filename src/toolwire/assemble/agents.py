@@ -157,7 +157,10 @@ def _dispatcher(
     if link is None:
         link = bus_link.BusLink(project, store)
         closing.push_async_callback(link.close)
-    return dispatcher.BusDispatcher(store, link, limits=project.settings.limits(), stays=stays, watches=link)
+    return dispatcher.BusDispatcher(
+        store, link, limits=project.settings.limits(), stays=stays, stays_s=dispatcher.STAYS_S, arrivals=link.arrivals,
+        watches=link,
+    )  # fmt: skip
 
 
 def _tools_again(project: ProjectFolder, turn: Turn | None, toolbox: Toolbox) -> Toolbox:

@@ -10,10 +10,11 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import require_name_for_bus
 from toolwire.bus.contract import Bus
 from toolwire.errors import BusError
+from toolwire.fleet.arrivals import Arrivals
 from toolwire.fleet.dispatcher import Report
 from toolwire.fleet.progress import Progress, hear_progress
 from toolwire.fleet.relay import MOST_WAITING, Relay
-from toolwire.fleet.wakeups import hear_wakeups
+from toolwire.fleet.wakeups import hear_woken_turns
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
@@ -38,7 +39,8 @@ class BusLink:
         self._name = "*" if serves_all else project.name
         view = of_project(store, project.name)
         self._store: Store = view.whole if serves_all else view
-        self._wake: Callable[[], None] | None = None
+        self._wake: Callable[[str, str], None] | None = None
+        self.arrivals = Arrivals()
         self._relay: Relay | None = None
         self._reports: OrderedDict[tuple[str, str], Report] = OrderedDict()
         self._tell: Callable[[Progress], None] | None = None
@@ -58,14 +60,20 @@ class BusLink:
             self._reports.popitem(last=False)
 
     def start(
-        self, wake: Callable[[], None] | None = None, tell: Callable[[Progress], None] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        wake: Callable[[], None] | None = None,
+        tell: Callable[[Progress], None] | None = None,
+        wake_turn: Callable[[str, str], None] | None = None,
+    ) -> None:
         """Connect. From then on `wake` is called when a turn of the project may go on, `tell` when a call comes on.
+
+        `wake_turn` is called instead of `wake` with the project and the id of the turn.
 
         Raises SettingsError where no message can be for the project.
         """
         require_name_for_bus(self._project)
-        self._wake, self._tell = wake, tell
+        self._wake = wake_turn or (None if wake is None else lambda _project, _turn: wake())
+        self._tell = tell
         self._connect()
 
     def _connect(self) -> None:
@@ -97,6 +105,10 @@ class BusLink:
                 self._relay = None
 
     async def _serve(self, bus: Bus) -> None:
+        async with self.arrivals.listening(bus, self._name):  # before anything is sent
+            await self._send_and_hear(bus)
+
+    async def _send_and_hear(self, bus: Bus) -> None:
         relay = self._relay = Relay(self._store, bus, window=self._project.settings.fleet.window)
         while self._first:
             relay.send_soon(*self._first.popleft())
@@ -121,6 +133,6 @@ class BusLink:
         if self._tell is not None:
             self._tell(progress)
 
-    async def _hear(self, bus: Bus, wake: Callable[[], None]) -> None:
+    async def _hear(self, bus: Bus, wake: Callable[[str, str], None]) -> None:
         durable = "runners" if self._serves_all else f"run-{self._name}"
-        await hear_wakeups(bus, lambda _: wake(), durable=durable, project=self._name)
+        await hear_woken_turns(bus, wake, durable=durable, project=self._name)

@@ -36,6 +36,9 @@ _MORE_PROJECTS = 100
 """So many more ready turns are looked at than there is room for, where they are of many projects."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+_LOOK_AFTER_S = 0.05
+"""After a turn has ended all are looked at, but not more often than that: it is a long question."""
+_MOST_NAMED = 500
 SWEEP_S = 30.0
 """How often calls are looked for that run on their own and have lost their process."""
 
@@ -82,7 +85,9 @@ class TurnRunner:
         tell: Callable[[RanTurn], None] | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        staying: Callable[[], int] = lambda: 0,
     ) -> None:
+        """Of the turns that run, `staying` only wait for a result: they take no place."""
         self._store = store
         self._open_agent = open_agent
         self._at_once = at_once
@@ -101,11 +106,30 @@ class TurnRunner:
         self._requested: dict[_Key, None] = {}
         self._barred: set[_Key] = set()
         self._woken = asyncio.Event()
-        self._swept_at = -math.inf
+        self._swept_at = self._looked_at = -math.inf
+        self._staying = staying
+        self._named: dict[_Key, None] = {}
+        self._rung: set[_Key] = set()
+        self._looks_at_all = True
+        self._timer: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
         """Look for ready turns now: something has just come that one of them may wait for."""
+        self._looks_at_all = True
         self._woken.set()
+
+    def wake_turn(self, project: str, turn_id: str) -> None:
+        """Look whether this turn is ready: something has just come for it."""
+        key = (project, turn_id)
+        if self._projects and project not in self._projects:
+            return
+        if not turn_id:
+            self.wake()
+        elif key in self._running:  # it may be about to wait; if it does, it is looked at again
+            self._rung.add(key)
+        else:
+            self._named[key] = None
+            self._woken.set()
 
     def request(self, turn_id: str) -> None:
         """Take this turn up as soon as there is room, even if it does not say that it is ready."""
@@ -130,7 +154,7 @@ class TurnRunner:
 
     async def run_until_idle(self) -> None:
         """Run everything that is ready, and what becomes ready by that; give up on a turn that fails."""
-        while await self._take_up() or self._running:
+        while await self._take_up(everything=True) or self._running:
             if self._running:
                 await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.sleep(0)  # lets those that are done leave
@@ -140,8 +164,9 @@ class TurnRunner:
         try:
             while True:
                 self._woken.clear()
+                is_due = self._monotonic() - self._looked_at >= self._poll_s
                 try:
-                    await self._take_up()
+                    await self._take_up(everything=is_due)
                 except ToolwireError as error:
                     _log.warning("ready turns cannot be looked up: %s", error)
                 # Not wait_for: in Python 3.11 it swallows a cancellation that comes together with the event.
@@ -153,22 +178,24 @@ class TurnRunner:
 
     async def stop(self) -> None:
         """Interrupt what runs."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _take_up(self) -> bool:
+    async def _take_up(self, *, everything: bool = False) -> bool:
         """Start ready turns as far as there is room; whether any was started."""
-        room = self._at_once - len(self._running)
+        room = self._at_once - len(self._running) + self._staying()
         if room <= 0:
             return False
         taken = False
         if (now := self._monotonic()) - self._swept_at >= SWEEP_S:
             self._swept_at = now
             await settle_detached(self._store, self._clock())
-        limit = room + len(self._running) + len(self._pauses) + (_MORE_PROJECTS if self._serves_all else 0)
-        ready = [(turn.project, turn.id) for turn in await self._ready(limit)]
+        ready = await self._look(room, everything=everything)
         running = Counter(project for project, _ in self._running)
         # Those come first whose project was served longest ago: one that always has an old turn is not always first.
         found = sorted((*self._requested, *ready), key=lambda key: self._served.get(key[0], 0))
@@ -181,6 +208,27 @@ class TurnRunner:
                 self._served[key[0]] = self._number
                 room, taken = room - 1, True
         return taken
+
+    async def _look(self, room: int, *, everything: bool) -> list[_Key]:
+        """The turns that are ready: all that there is room for, or those that were named. None, if no one has asked."""
+        if everything or self._looks_at_all:
+            self._looks_at_all = False
+            self._looked_at = self._monotonic()
+            limit = room + len(self._running) + len(self._pauses) + (_MORE_PROJECTS if self._serves_all else 0)
+            found = await self._ready(limit)
+            self._looks_at_all |= len(found) >= limit  # there may be more
+            self._named.clear()
+        elif self._named:
+            named = [key for key, _ in zip(self._named, range(_MOST_NAMED), strict=False)]
+            ids = [turn_id for _, turn_id in named]
+            found = await self._store.ready_turns(self._clock(), limit=len(ids), only=ids)
+            found = [turn for turn in found if (turn.project, turn.id) in self._named]
+            for key in named:
+                self._named.pop(key, None)
+            self._looks_at_all |= len(found) > room
+        else:
+            return []
+        return [(turn.project, turn.id) for turn in found]
 
     async def _ready(self, limit: int) -> list[TurnSummary]:
         now = self._clock()
@@ -200,9 +248,11 @@ class TurnRunner:
             ran = None
         finally:
             self._running.pop(key, None)
-            self._woken.set()
+            self._look_after(key)
         if ran is None:
             return
+        if ran.waits is None:  # another turn may wait for this one
+            self._look_soon()
         if ran.error:
             _, pause_s = self._pauses.get(key, (0.0, FIRST_PAUSE_S / 2))
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -212,14 +262,32 @@ class TurnRunner:
         if self._tell is not None:
             self._tell(ran)
 
+    def _look_soon(self) -> None:
+        wait_s = self._looked_at + _LOOK_AFTER_S - self._monotonic()
+        if wait_s <= 0:
+            self.wake()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def _look_after(self, key: _Key) -> None:
+        """There is room again; and what came for a turn while it ran may be what it waits for now."""
+        if key in self._rung:
+            self._rung.discard(key)
+            self._named[key] = None
+        self._woken.set()
+
     async def _resumed(self, key: _Key) -> RanTurn:
         project, turn_id = key
         try:
-            opening = (await of_project(self._store, project).turn(turn_id)).opening
-            async with self._open_agent(opening) as agent:
-                if opening.kind is TurnKind.CALL:
+            left = await of_project(self._store, project).turn(turn_id)
+            async with self._open_agent(left.opening) as agent:
+                if left.opening.kind is TurnKind.CALL:
                     return RanTurn(turn_id, result=await agent.resume_call(turn_id))
-                return RanTurn(turn_id, await agent.resume(turn_id))
+                return RanTurn(turn_id, await agent.resume(turn_id, left=left))
         except Suspended as waits:
             return RanTurn(turn_id, waits=waits)
         except (Fenced, NotFound):

@@ -119,9 +119,10 @@ class TurnService:
             keeping = asyncio.create_task(keeper.run(), name="toolwire-events")
             link = BusLink(self.project, store) if uses_bus(self.project) else None
             opened = partial(open_agent_of, project=self.project, store=store, flags={}, events=self._events, link=link)
-            self._store, self._runner = store, TurnRunner(store, opened, tell=self._ran)
+            staying = link.arrivals.staying if link is not None else lambda: 0
+            self._store, self._runner = store, TurnRunner(store, opened, tell=self._ran, staying=staying)
             if link is not None:
-                link.start(self._runner.wake, self._came_on)
+                link.start(tell=self._came_on, wake_turn=self._runner.wake_turn)
             running = asyncio.create_task(self._runner.run_forever(), name="toolwire-turns")
             try:
                 yield

@@ -98,7 +98,10 @@ class Bus(Protocol):
         ...
 
     def listen(self, pattern: str) -> AbstractAsyncContextManager[AsyncIterator[BusMessage]]:
-        """Get what is streamed from now on at subjects that a filter stands for, as far as this side keeps up."""
+        """Get what is streamed or published from now on at subjects that a filter stands for.
+
+        As far as this side keeps up: of what it leaves waiting, the rest is lost.
+        """
         ...
 
     async def health(self) -> BusHealth: ...

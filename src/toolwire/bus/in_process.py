@@ -59,6 +59,7 @@ class InProcessBus:
         for group in self._groups.values():
             if filter_matches(group.pattern, message.subject):
                 group.add(_Entry(message))
+        self._tell_listeners(message)
         await asyncio.sleep(0)  # as with a broker, others may run before this returns
         return True
 
@@ -90,6 +91,9 @@ class InProcessBus:
         Subject.parse(message.subject)
         if (size := size_of(message)) > self._max_bytes:
             raise MessageTooLarge(f"a message has {size} bytes; at most {self._max_bytes} are carried")
+        self._tell_listeners(message)
+
+    def _tell_listeners(self, message: BusMessage) -> None:
         for pattern, unheard in self._listeners:
             if filter_matches(pattern, message.subject):
                 with suppress(asyncio.QueueFull):

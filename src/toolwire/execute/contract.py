@@ -44,16 +44,33 @@ class AbandonsWork(Protocol):
         ...
 
 
+class Arrival(Protocol):
+    """Tells that the result of a call may be on record. What it tells may get lost."""
+
+    stays_s: float
+
+    async def wait(self, most_s: float) -> None:
+        """Until it is told that the result is there, so long at most."""
+        ...
+
+    def close(self) -> None:
+        """It is not waited for any more. Harmless when called twice."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatched:
     """A call is on its way to another process. Its turn waits for the result on record.
 
     At the time `until`, at the latest, the turn looks again: a call that no process has claimed by then is sent again.
-    Where the process `stays`, it goes on with the turn itself as soon as the result is there.
+    Where the process `stays`, it goes on with the turn itself as soon as the result is there: for as long as that
+    takes, or for the time that the `arrival` says. A process that stays only for a time and is stopped meanwhile
+    leaves the call as it is, and the turn waits.
     """
 
     until: float | None = None
     stays: bool = False
+    arrival: Arrival | None = None
 
 
 @runtime_checkable

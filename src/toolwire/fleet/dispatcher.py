@@ -1,5 +1,6 @@
 """Sends calls of tools behind the bus: by keeping, in the store, that they are to be sent."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -7,6 +8,7 @@ from typing import Protocol
 from toolwire.define.service_arguments import HiddenArgument
 from toolwire.errors import CallHeld
 from toolwire.execute.contract import Dispatched
+from toolwire.fleet.arrivals import STAYS_S, Arrival, Arrivals
 from toolwire.fleet.parcels import CHANNEL, Parcel, command_message, pack, write_parcel
 from toolwire.fleet.relay import FIRST_PAUSE_S
 from toolwire.protocol.calls import Allowed, ToolResult
@@ -19,6 +21,8 @@ from toolwire.protocol.turns import Limits
 from toolwire.record.contract import Store
 from toolwire.wire.utp.messages import CallOrigin
 from toolwire.wire.utp.violations import Refusal
+
+__all__ = ["STAYS_S", "BusDispatcher", "Report", "Sender", "Watches", "traced_origin"]
 
 QUEUE_S = 3_600.0
 """How long a call may wait for a worker."""
@@ -53,7 +57,8 @@ class BusDispatcher:
     """The executor of tools whose target is a `BusService`. Its turn waits for the result on record.
 
     Nothing is published here: a `relay` does that, in this process if it is given, and in any other. One that `stays`
-    goes on with the turn as soon as the result is there, for a user who waits for it.
+    goes on with the turn as soon as the result is there, for a user who waits for it; with `arrivals` it hears of that
+    at once, and may stay for `stays_s` only, before it leaves the turn to whichever process takes it up.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class BusDispatcher:
         limits: Limits = _USUAL,
         queue_s: float = QUEUE_S,
         stays: bool = False,
+        stays_s: float = 0.0,
+        arrivals: Arrivals | None = None,
         watches: Watches | None = None,
         origin: Callable[[Context], CallOrigin] = traced_origin,
         clock: Callable[[], float] = time.time,
@@ -74,7 +81,8 @@ class BusDispatcher:
         self._channel = channel
         self._limits = limits
         self._queue_s = queue_s
-        self._stays = stays
+        self._stays_s = math.inf if stays else stays_s
+        self._arrivals = arrivals
         self._watches = watches
         self._origin = origin
         self._clock = clock
@@ -111,15 +119,31 @@ class BusDispatcher:
         )  # fmt: skip
         if self._watches is not None and self._stays:  # else the call outlives whoever could be told here
             self._watches.watch(context.turn_id, context.call_id, context.report)
+        arrival = self._expect(context)
         try:
             kept = await self._store.dispatch(dispatch, [row])
         except CallHeld as held:  # a worker has it already
-            return Dispatched(held.until, self._stays)
+            return self._dispatched(arrival, held.until)
+        except BaseException:
+            if arrival is not None:
+                arrival.close()
+            raise
         if kept.result is not None:
+            if arrival is not None:
+                arrival.close()
             return kept.result
         if self._relay is not None:
             self._relay.send_soon(dispatch, kept)
-        return Dispatched(stays=self._stays)
+        return self._dispatched(arrival)
+
+    def _expect(self, context: Context) -> Arrival | None:
+        """Hear of the result from before the call is on its way."""
+        if self._arrivals is None or not self._stays_s:
+            return None
+        return self._arrivals.expect(context.project, context.turn_id, context.call_id, self._stays_s)
+
+    def _dispatched(self, arrival: Arrival | None, until: float | None = None) -> Dispatched:
+        return Dispatched(until, stays=arrival is not None or self._stays_s == math.inf, arrival=arrival)
 
     def _dispatch(self, parcel: Parcel, allowed: Allowed, context: Context, now: float) -> Dispatch:
         """Where a relay of this process sends it at once, it is due after a first pause."""

@@ -18,6 +18,11 @@ def wakeups_of(project: str = "*") -> str:
 
 async def hear_wakeups(bus: Bus, wake: Callable[[str], None], *, durable: str, project: str = "*") -> None:
     """Call `wake` with the id of each turn that is woken ("" where a wakeup names none), until canceled."""
+    await hear_woken_turns(bus, lambda _, turn_id: wake(turn_id), durable=durable, project=project)
+
+
+async def hear_woken_turns(bus: Bus, wake: Callable[[str, str], None], *, durable: str, project: str = "*") -> None:
+    """The same with the project and the id of the turn."""
     async with bus.subscribe(wakeups_of(project), durable=durable) as doorbells:
         async for delivered in doorbells:
             wakeup = decode_wakeup(delivered.message)
@@ -25,5 +30,5 @@ async def hear_wakeups(bus: Bus, wake: Callable[[str], None], *, durable: str, p
                 _log.warning("a wakeup is refused: %s", wakeup.violations[0].message)
             else:
                 named = wakeup.metadata.get("agent_turn_id")
-                wake(named if isinstance(named, str) else "")
+                wake(wakeup.subject.project, named if isinstance(named, str) else "")
             await delivered.ack()

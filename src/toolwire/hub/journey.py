@@ -7,7 +7,7 @@ failure and a cancellation are results too.
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import islice
 from time import perf_counter
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
 from toolwire.deliver.told import with_told
-from toolwire.errors import CallHeld, NotFound, StoreError, StoreUnavailable, Suspended
-from toolwire.execute.contract import AbandonsWork, Dispatched
+from toolwire.errors import CallHeld, StoreError, StoreUnavailable, Suspended
+from toolwire.execute.contract import AbandonsWork, Arrival, Dispatched
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy
 from toolwire.hub.calls import Accepted, Detached, Outcome, Refused, Waiting
@@ -52,7 +52,6 @@ _log = logging.getLogger(__name__)
 _DETACHED = Detached()
 _NOTICEABLE_MS = 0.05
 _FIRST_LOOK_S, _LOOK_EVERY_S = 0.005, 0.25
-_MOST_CALLS = 10_000
 _PATIENT_S = 3.0
 _TO_MODEL = Delivery.MODEL
 _MOST_NAMED = 5
@@ -199,9 +198,8 @@ class Journey:
         sent = await self._send(allowed)
         if not isinstance(sent, Dispatched):
             return sent
-        if sent.stays:
-            return await self._result_of_another()
-        return Waiting((ForResult(self._card.call.id, sent.until),))
+        result = await self._result_of_another(sent.arrival) if sent.stays else None
+        return Waiting((ForResult(self._card.call.id, sent.until),)) if result is None else result
 
     async def _send(self, allowed: Allowed) -> ToolResult | Dispatched:
         """Send a call to a process that claims it, holds what it touches, and closes it."""
@@ -223,25 +221,38 @@ class Journey:
             return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
         return await services.dispatcher.dispatch(allowed, context)
 
-    async def _result_of_another(self) -> ToolResult:
-        """The result that another process writes down, once it is there."""
-        card, pause_s, emit = self._card, _FIRST_LOOK_S, self._emit
+    async def _result_of_another(self, arrival: Arrival | None) -> ToolResult | None:
+        """The result that another process writes down, once it is there; None where it is not waited for so long."""
+        emit = self._emit
         if emit is not None and not self._announced:
-            emit(CallStarted(card.call))
+            emit(CallStarted(self._card.call))
             self._announced = True
+        if arrival is None:
+            return await self._look_for_result(asyncio.sleep, _FIRST_LOOK_S)
+        try:
+            if arrival.stays_s == math.inf:
+                return await self._look_for_result(arrival.wait, _LOOK_EVERY_S)
+            async with asyncio.timeout(arrival.stays_s):
+                return await self._look_for_result(arrival.wait, _LOOK_EVERY_S)
+        except (TimeoutError, asyncio.CancelledError):
+            if arrival.stays_s == math.inf:
+                raise
+            return None  # the call goes on, and so does its turn once the result is there
+        finally:
+            arrival.close()
+
+    async def _look_for_result(self, wait: Callable[[float], Awaitable[None]], pause_s: float) -> ToolResult:
+        """Look now and then, and whenever a wait is over."""
+        card, emit = self._card, self._emit
         patient_until = self._services.monotonic() + _PATIENT_S
         while True:
             if emit is not None and not self._card.attempt and self._services.monotonic() > patient_until:
                 emit(CallProgress(card.call.id, "no worker has taken it yet", None))
                 patient_until = math.inf
-            await asyncio.sleep(pause_s)
+            await wait(pause_s)
             pause_s = min(pause_s * 1.5, _LOOK_EVERY_S)
             with suppress(StoreUnavailable):
-                cards = await self._services.store.calls(turn_id=card.turn_id, limit=_MOST_CALLS)
-                found = [one for one in cards if one.record_id == card.record_id]
-                if not found:
-                    raise NotFound(f"call {card.call.id!r} is not on record any more")
-                [self._card] = found
+                self._card = await self._services.store.call(card.turn_id, card.call.id)
             if self._card.result is not None:
                 return self._card.result
 

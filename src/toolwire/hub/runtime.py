@@ -142,6 +142,11 @@ class Runtime(Services):
                         firsts[key] = tasks[-1]
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
+        except asyncio.CancelledError:
+            # Calls that run elsewhere go on without this process: their turn waits for them.
+            ended = [] if any(task.cancelled() for task in tasks) else [task.result() for task in tasks]
+            if not any(isinstance(outcome, Waiting) for outcome in ended):
+                raise
         return [task.result() for task in tasks]
 
     async def abandon(self, accepted: Iterable[Accepted]) -> None:

@@ -265,8 +265,12 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
+    async def ready_turns(
+        self, now: float, *, limit: int = 20, only: Sequence[str] | None = None, project: str | None = None
+    ) -> list[TurnSummary]:
         """Turns that no living process runs and that can go on, the oldest first: those have waited longest.
+
+        With `only`, those of them that have one of these ids.
 
         Projects take turns: the oldest of each comes first, then the second of each, and so on. See `ready.py` for
         what that means.
@@ -411,6 +415,10 @@ class DispatchStore(Protocol):
 
     async def dispatched(self, card_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
         """How a call was sent, and its card. Raises `NotFound`, also for a call that ended some time ago."""
+        ...
+
+    async def call(self, turn_id: str, call_id: str, *, project: str = "default") -> CallCard:
+        """One call. Raises `NotFound`."""
         ...
 
     async def dispatched_call(

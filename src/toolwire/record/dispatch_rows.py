@@ -3,6 +3,8 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 
+import orjson
+
 from toolwire.errors import StoreError
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.values import changed
@@ -11,13 +13,21 @@ from toolwire.record.changes import ChangeTime
 from toolwire.record.contract import DueDispatch
 from toolwire.record.ledger import Sending
 from toolwire.record.rows import CallKey, Row, column, columns, read_card, upsert
-from toolwire.record.transaction import CARD, Transaction
+from toolwire.record.transaction import CARD, CARD_COLUMNS, CARD_JOINS, Transaction
 
 _KEY = ("turn_id", "project", "call_id")
 _REST = ("card_id", "epoch", "subject", "message", "due", "expires_at", "repeatable", "sent")
 KEEP = upsert("dispatches", _KEY, *_REST)
 _COLUMNS = "project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, repeatable, sent"
-_OF_CARD = f"SELECT {_COLUMNS} FROM dispatches WHERE card_id = ? AND project = ?"  # noqa: S608 -- our own words
+OF_CARDS = f"""
+    {CARD_COLUMNS}, d.{_COLUMNS.replace(", ", ", d.")}
+    FROM dispatches d
+    JOIN records c ON c.project = d.project AND c.turn_id = d.turn_id AND c.call_id = d.call_id
+        AND c.schema_name = 'tool.call'
+    {CARD_JOINS}
+    WHERE d.card_id IN (SELECT value FROM json_each(?1))
+"""  # noqa: S608
+_WIDTH = _COLUMNS.count(",") + 1
 _OF_CALL = f"SELECT {_COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
 _DUE = f"SELECT {_COLUMNS} FROM dispatches WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
 _DUE_OF_PROJECT = f"SELECT {_COLUMNS} FROM dispatches WHERE project = ? AND due <= ? ORDER BY due LIMIT ?"  # noqa: S608
@@ -53,8 +63,17 @@ def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: ChangeT
     return answer
 
 
-def of_card(connection: sqlite3.Connection, card_id: str, project: str) -> tuple[Dispatch, CallCard]:
-    return _with_card(connection, connection.execute(_OF_CARD, columns(card_id, project)).fetchone(), card_id)
+def of_cards(
+    connection: sqlite3.Connection, keys: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[Dispatch, CallCard]]:
+    """By project and id of the card, as far as they are kept."""
+    ids = orjson.dumps([column(card_id) for _, card_id in keys]).decode()
+    wanted, found = {(column(project), column(card_id)): (project, card_id) for project, card_id in keys}, {}
+    for row in connection.execute(OF_CARDS, (ids,)).fetchall():
+        card, kept = row[:-_WIDTH], row[-_WIDTH:]
+        if (key := wanted.get((kept[0], kept[3]))) is not None:
+            found[key] = _read(kept), changed(read_card(card), token="")
+    return found
 
 
 def of_call(connection: sqlite3.Connection, turn_id: str, call_id: str, project: str) -> tuple[Dispatch, CallCard]:

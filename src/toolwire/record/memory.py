@@ -422,9 +422,15 @@ class MemoryStore(ClosingStore):
             newest = (kept for kept in newest if kept.opening.waits)
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
 
-    async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
+    async def ready_turns(
+        self, now: float, *, limit: int = 20, only: Sequence[str] | None = None, project: str | None = None
+    ) -> list[TurnSummary]:
         come = ready.KnownOutcomes(self._is_decided, self._is_over, partial(self._is_back, now))
-        waiting = (kept for kept in self._open.values() if kept.opening.waits and not self._is_run(kept))
+        waiting = (
+            kept
+            for kept in self._open.values()
+            if kept.opening.waits and not self._is_run(kept) and (only is None or kept.opening.id in only)
+        )
         found = [
             kept
             for kept in waiting
@@ -458,6 +464,12 @@ class MemoryStore(ClosingStore):
 
     async def dispatched(self, card_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
         return self._dispatch_at(self._dispatched.get((project, card_id), ("", "", "")), card_id)
+
+    async def call(self, turn_id: str, call_id: str, *, project: str = "default") -> CallCard:
+        card = self._cards.get((project, turn_id), _NO_CARDS).get(call_id)
+        if card is None:
+            raise refusals.no_call(turn_id, call_id)
+        return _shown(card, "")
 
     async def dispatched_call(
         self, turn_id: str, call_id: str, *, project: str = "default"

@@ -28,6 +28,7 @@ from asyncpg.cursor import CursorIterator
 from asyncpg.prepared_stmt import PreparedStatement
 
 from toolwire.errors import SettingsError, StoreUnavailable
+from toolwire.record import dispatch_rows, reads
 from toolwire.record.hrana import Cursor
 from toolwire.record.pg_dialect import COMMITS, LOCK, translated
 from toolwire.record.pg_functions import LINK_AUDIT, NUMBERS, Needs, facts_json, learn, looking, writing_name
@@ -45,6 +46,8 @@ _WATCHED = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "2",
 }
+# A plan is kept for as long as the connection lives, and tables that were small when it was made grow.
+_BY_INDEX = {"enable_seqscan": "off", "enable_hashjoin": "off"}
 _BEGIN = f"BEGIN; SELECT {LOCK}"
 _COMMIT = "SELECT nextval('commits'); COMMIT"
 _VERSION = f"SELECT {COMMITS}"
@@ -56,6 +59,8 @@ _PAGE = 500
 _LONG = 30
 """So many times longer than a change may a question take."""
 _READS = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LONE = frozenset((reads.CALLS_BY_ID, dispatch_rows.OF_CARDS, *reads.CALLS_OF_TURN, *reads.APPROVALS_OF_TURN))
+"""Questions of one statement whose answer is bounded; they need no transaction."""
 _UNREACHABLE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
 _LATER = (asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError, asyncpg.CrashShutdownError,
@@ -83,7 +88,7 @@ class PgConnection:
         self._address = address_of(url)
         self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
-        self._writes = self._reads = False
+        self._writes = self._reads = self._is_in_view = False
         self._waiting: list[tuple[int, list[list[Any]]]] = []
         self._facts = Facts()
         self._is_here = False
@@ -94,7 +99,13 @@ class PgConnection:
             url,
             password=password or None,
             timeout=patience_s,
-            server_settings={"search_path": schema, "application_name": "toolwire", "jit": "off", **_WATCHED},
+            server_settings={
+                "search_path": schema,
+                "application_name": "toolwire",
+                "jit": "off",
+                **_BY_INDEX,
+                **_WATCHED,
+            },
         )
         try:
             self._connect()
@@ -125,12 +136,23 @@ class PgConnection:
                 return Cursor()
             case _:
                 if self._reads:
+                    if not self._is_in_view and sql in _LONE:
+                        return self._asked_alone(sql, parameters)
+                    self._enter_view()
                     return Cursor(self._pages(sql, parameters))
                 if self._writes and sql in NUMBERS:
                     self._add(NUMBERS[sql], [_values(parameters)])
                     return Cursor()
                 self._send()
                 return self._run(self._asked(sql, parameters), longer=1 if self._writes else _LONG)
+
+    def _asked_alone(self, sql: str, parameters: Sequence[Any]) -> Cursor:
+        try:
+            return self._run(self._asked(sql, parameters), longer=_LONG)
+        except StoreUnavailable:  # the kept connection may have died meanwhile, and a question can be asked again
+            self._connection.terminate()
+            self._connect()
+            return self._run(self._asked(sql, parameters), longer=_LONG)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """The same statement with each of these rows."""
@@ -208,7 +230,7 @@ class PgConnection:
     def roll_back(self) -> None:
         """End the transaction, if there is still one. A server that is gone has rolled it back already."""
         self._forget_transaction()
-        self._reads = self._writes = False
+        self._reads = self._writes = self._is_in_view = False
         with contextlib.suppress(StoreUnavailable):
             if self._is_in_transaction():
                 self._run(self._connection.execute("ROLLBACK"))
@@ -230,7 +252,14 @@ class PgConnection:
         self._forget_transaction()
         self._writes, self._reads, self.digests = writes, not writes, []
         self._is_here = writes and self._has_written
-        return Cursor() if self._is_here else self._begun_there()
+        self._is_in_view = False
+        return Cursor() if self._is_here or not writes else self._begun_there()
+
+    def _enter_view(self) -> None:
+        """Begin what one question sees. A statement that is asked alone sees one moment by itself."""
+        if not self._is_in_view:
+            self._begun_there()
+            self._is_in_view = True
 
     def _begun_there(self) -> Cursor:
         first = _BEGIN if self._writes else _READS
@@ -252,8 +281,9 @@ class PgConnection:
 
     def _committed(self) -> Cursor:
         if not self._writes:
-            self._reads = False
-            self._run(self._connection.execute("COMMIT"))
+            if self._is_in_view:
+                self._run(self._connection.execute("COMMIT"))
+            self._reads = self._is_in_view = False
             return Cursor()
         if not self._is_in_transaction():
             raise sqlite3.OperationalError("cannot commit - no transaction is active")

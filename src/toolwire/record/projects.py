@@ -193,8 +193,18 @@ class ProjectStore:
     ) -> Doing[list[TurnSummary]]:
         return self.whole.turns(limit=limit, state=state, project=self.project)
 
-    def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> Doing[list[TurnSummary]]:  # noqa: ARG002 -- its own
-        return self.whole.ready_turns(now, limit=limit, project=self.project)
+    def ready_turns(
+        self,
+        now: float,
+        *,
+        limit: int = 20,
+        only: Sequence[str] | None = None,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[TurnSummary]]:
+        return self.whole.ready_turns(now, limit=limit, only=only, project=self.project)
+
+    def call(self, turn_id: str, call_id: str, *, project: str | None = None) -> Doing[CallCard]:  # noqa: ARG002 -- its own
+        return self.whole.call(turn_id, call_id, project=self.project)
 
     def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> Doing[CallCard]:
         self._require(dispatch, *audit)

@@ -102,6 +102,12 @@ _WAITING = _scoped(f"""
     SELECT seq, project, id, waits FROM turns WHERE seq IN ({_WANTED["waiting"]}) AND seq > ?4
     ORDER BY seq LIMIT ?3
 """)  # noqa: S608
+_NAMED_WAITING = _scoped(f"""
+    SELECT seq, project, id, waits FROM turns
+    WHERE id IN (SELECT value FROM json_each(?3)) AND project = ?1 AND waits <> '' AND seq > ?4
+        AND (state = 'interrupted' OR (state = 'running' AND owner IN (SELECT value FROM json_each(?2))))
+    ORDER BY seq LIMIT {ready.MOST_AT_ONCE}
+""")  # noqa: S608
 _NUMBERED_TURNS = _scoped(f"""
     {_SUMMARY} FROM turns WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?3)) AND project = ?1 ORDER BY seq
 """)  # noqa: S608
@@ -139,12 +145,19 @@ def _cards(cards: str, order: str, columns: str = CARD_COLUMNS) -> _Scoped:
     return _scoped(_CARDS.format(columns=columns, cards=cards, joins=CARD_JOINS, order=order))
 
 
-_CALLS_OF_TURN = _cards(
+CALLS_OF_TURN = _cards(
     """SELECT * FROM records INDEXED BY records_by_call
        WHERE project = ?1 AND turn_id = ?2 AND schema_name = 'tool.call' AND (?3 IS NULL OR title = ?3)
        ORDER BY seq LIMIT ?4""",
     "ASC",
 )
+CALLS_BY_ID = f"""
+    SELECT c.call_id, {CARD_COLUMNS.strip().removeprefix("SELECT ")}
+    FROM records c
+    {CARD_JOINS}
+    WHERE c.turn_id IN (SELECT value FROM json_each(?1)) AND c.call_id IN (SELECT value FROM json_each(?2))
+        AND c.schema_name = 'tool.call'
+"""  # noqa: S608
 _CALLS_OF_TOOL = _cards(
     """SELECT * FROM records WHERE project = ?1 AND ?2 IS NULL AND schema_name = 'tool.call' AND title = ?3
        ORDER BY seq DESC LIMIT ?4""",
@@ -239,7 +252,7 @@ _PENDING_APPROVALS = _scoped(
 _PENDING_APPROVALS = _PENDING_APPROVALS._replace(
     all=_PENDING_APPROVALS.all.replace("approvals_open", "approvals_open_anywhere")
 )
-_APPROVALS_OF_TURN = _scoped(f"{_QUESTION} {_OWN} AND turn_id = ?2 ORDER BY seq DESC LIMIT ?3")
+APPROVALS_OF_TURN = _scoped(f"{_QUESTION} {_OWN} AND turn_id = ?2 ORDER BY seq DESC LIMIT ?3")
 _PENDING_OF_TURN = _scoped(f"{_QUESTION} {_OWN} AND turn_id = ?2 AND {_PENDING} ORDER BY seq DESC LIMIT ?3")
 _APPROVALS_AFTER = _scoped(
     f"SELECT body, {_OF_ENDED_TURN}, seq FROM approvals {_OWN} AND seq > ?2 ORDER BY seq LIMIT ?3"  # noqa: S608
@@ -292,6 +305,7 @@ def ready_turns(
     alive_on: AliveOn,
     asked: ApprovalClock,
     project: str | None = None,
+    only: Sequence[str] | None = None,
 ) -> list[TurnSummary]:
     """Waiting turns that can go on, the oldest of each project first: a few questions for thousands that wait."""
     dead = _dead_owners(connection, project, alive_on)
@@ -299,8 +313,12 @@ def ready_turns(
     found: list[tuple[int, str, str]] = []
     last: int | None = 0
     while last is not None and (project is None or len(found) < limit):
-        given = (_maybe(project), dead, ready.MOST_AT_ONCE, last)
-        rows = connection.execute(_WAITING.of(project), given).fetchall()
+        if only is None:
+            given: tuple[Any, ...] = (_maybe(project), dead, ready.MOST_AT_ONCE, last)
+            rows = connection.execute(_WAITING.of(project), given).fetchall()
+        else:
+            given = (_maybe(project), dead, orjson.dumps([column(turn_id) for turn_id in only]).decode(), last)
+            rows = connection.execute(_NAMED_WAITING.of(project), given).fetchall()
         waiting = [(seq, of, turn_id, read_waits(waits)) for seq, of, turn_id, waits in rows]
         come = _come(connection, waiting, asked, project, is_stranded)
         found += [(seq, of, id_) for seq, of, id_, waits in waiting if ready.is_ready(of, id_, waits, now, come)]
@@ -431,6 +449,20 @@ def _earlier(
     return told(ended_turns(connection, project, name, upto=upto), left)
 
 
+def calls_by_id(
+    connection: sqlite3.Connection, keys: Sequence[tuple[str, str, str]]
+) -> dict[tuple[str, str, str], CallCard]:
+    """By project, turn and id of the call, as far as they are kept."""
+    wanted = {(column(project), column(turn), column(call)): (project, turn, call) for project, turn, call in keys}
+    turns, ids = (orjson.dumps(list({key[place]: None for key in wanted})).decode() for place in (1, 2))
+    found = {}
+    for row in connection.execute(CALLS_BY_ID, (turns, ids)).fetchall():
+        card = read_card(row[1:])
+        if (key := wanted.get((card.project, card.turn_id, row[0]))) is not None:
+            found[key] = changed(card, token="") if card.token else card
+    return found
+
+
 def calls(
     connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int, project: str | None = None
 ) -> list[CallCard]:
@@ -440,7 +472,7 @@ def calls(
         case None, _:
             wanted = _CALLS_OF_TOOL
         case _:
-            wanted = _CALLS_OF_TURN
+            wanted = CALLS_OF_TURN
     named = tool and short_name(tool)
     rows = connection.execute(wanted.of(project), (_maybe(project), _maybe(turn_id), _maybe(named), max(limit, 0)))
     return [changed(card, token="") if card.token else card for card in map(read_card, rows)]
@@ -553,7 +585,7 @@ def approvals(
     if turn_id is None:
         wanted = _PENDING_APPROVALS if only_open else _NEWEST_APPROVALS
     else:
-        wanted = _PENDING_OF_TURN if only_open else _APPROVALS_OF_TURN
+        wanted = _PENDING_OF_TURN if only_open else APPROVALS_OF_TURN
     given = (_maybe(project), _maybe(turn_id), max(limit, 0), asked.earliest())
     rows = connection.execute(wanted.of(project), given if only_open else given[:3])
     cards = [card.at(asked.date(card)) for row in rows for card in (_approval(*row),)]

@@ -40,6 +40,7 @@ from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.artifacts import Artifacts
+from toolwire.record.batched_reads import BatchedReads
 from toolwire.record.bodies import DatabaseBodies, FolderBodies
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import ChangeTime, OpenCard, open_card
@@ -137,6 +138,8 @@ class SqliteStore(ClosingStore):
         self._runs: dict[TurnKey, _Run] = {}
         self._taking: set[TurnKey] = set()
         self._threads = ThreadCache()
+        self._dispatched = BatchedReads(partial(reader.read, dispatch_rows.of_cards))
+        self._calls = BatchedReads(partial(reader.read, reads.calls_by_id))
         self.bodies: BodyStore = FolderBodies(artifacts)
 
     @classmethod
@@ -384,15 +387,20 @@ class SqliteStore(ClosingStore):
     ) -> list[TurnSummary]:
         return await self._reader.read(reads.turns, limit, state, self._owners.alive_on, project)
 
-    async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
-        return await self._reader.read(reads.ready_turns, now, limit, self._owners.alive_on, self._asked, project)
+    async def ready_turns(
+        self, now: float, *, limit: int = 20, only: Sequence[str] | None = None, project: str | None = None
+    ) -> list[TurnSummary]:
+        return await self._reader.read(reads.ready_turns, now, limit, self._owners.alive_on, self._asked, project, only)
 
     async def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> CallCard:
         change = partial(dispatch_rows.keep, dispatch=dispatch, audit=audit_rows(audit), now=self._now())
         return await self._writer.write(change, (dispatch.project, dispatch.turn_id))
 
     async def dispatched(self, card_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
-        return await self._reader.read(dispatch_rows.of_card, card_id, project)
+        found = await self._dispatched.get((project, card_id))
+        if found is None:
+            raise refusals.not_dispatched(card_id)
+        return found
 
     async def dispatched_call(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
         return await self._reader.read(dispatch_rows.of_call, turn_id, call_id, project)
@@ -417,6 +425,12 @@ class SqliteStore(ClosingStore):
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, project: str | None = None
     ) -> list[CallCard]:
         return await self._reader.read(reads.calls, turn_id, tool, limit, project)
+
+    async def call(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> CallCard:
+        found = await self._calls.get((project, turn_id, call_id))
+        if found is None:
+            raise refusals.no_call(turn_id, call_id)
+        return found
 
     async def audit_log(
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None,

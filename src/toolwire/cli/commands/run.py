@@ -133,9 +133,12 @@ async def _run(
 
         most = place.settings.fleet.at_once or fair_share.share_of(at_once) if served.is_shared else None
         names = () if served.serves_all or not served.is_shared else served.names
-        runner = TurnRunner(store, opened, at_once=at_once, per_project=most, projects=names, tell=tell)
+        runner = TurnRunner(
+            store, opened, at_once=at_once, per_project=most, projects=names, tell=tell,
+            staying=lambda: sum(link.arrivals.staying() for link in links.values()),
+        )  # fmt: skip
         for link in links.values():
-            link.start(runner.wake)
+            link.start(wake_turn=runner.wake_turn)
         if once:
             await runner.run_until_idle()
             return

@@ -1,0 +1,109 @@
+"""Rings for those in this process who wait for results that workers bring, by the wakeups of their turns.
+
+A process that has just sent a call stays with its turn for a moment: nearly always the result is there before it would
+have left the turn and taken it up again. What is heard here may get lost; who waits looks by itself now and then.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+
+from toolwire.bus.contract import Bus
+from toolwire.fleet.wakeups import wakeups_of
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.subjects import BadSubject, Subject
+from toolwire.wire.utp.reading import read_object
+from toolwire.wire.utp.violations import Violation
+
+MOST_STAYING = 256
+STAYS_S = 0.5
+LOOK_EVERY_S = 0.25
+_MOST_BYTES = 64 * 1024
+_Key = tuple[str, str, str]
+
+
+class Arrivals:
+    """Knows who waits for which call: its project, its turn and its id."""
+
+    def __init__(self, most: int = MOST_STAYING) -> None:
+        self._most = most
+        self._waiting: dict[_Key, Arrival] = {}
+        self._turns: Counter[tuple[str, str]] = Counter()
+        self.hears = False
+
+    def staying(self) -> int:
+        """With how many turns this process stays that only wait for a result."""
+        return len(self._turns)
+
+    def expect(self, project: str, turn_id: str, call_id: str, stays_s: float = math.inf) -> "Arrival | None":
+        """Wait for the result of a call from now on; None where too many are waited for, or nothing is heard."""
+        if stays_s < math.inf and (len(self._waiting) >= self._most or not self.hears):
+            return None
+        key = (project, turn_id, call_id)
+        if (before := self._waiting.get(key)) is not None:
+            before.close()
+        arrival = self._waiting[key] = Arrival(self, key, stays_s)
+        self._turns[key[:2]] += 1
+        return arrival
+
+    def forget(self, key: _Key, arrival: "Arrival") -> None:
+        if self._waiting.get(key) is arrival:
+            del self._waiting[key]
+            self._turns[key[:2]] -= 1
+            if not self._turns[key[:2]]:
+                del self._turns[key[:2]]
+
+    def ring(self, project: str, turn_id: str, call_id: str) -> bool:
+        """A call has a result; whether that is waited for here."""
+        arrival = self._waiting.get((project, turn_id, call_id))
+        if arrival is not None:
+            arrival.rung.set()
+        return arrival is not None
+
+    @asynccontextmanager
+    async def listening(self, bus: Bus, project: str = "*") -> AsyncIterator[None]:
+        """Hear the wakeups of a project, or of all, inside the block."""
+        async with bus.listen(wakeups_of(project)) as messages:
+            hearing = asyncio.create_task(self._hear(messages), name="toolwire-arrivals")
+            self.hears = True
+            try:
+                yield
+            finally:
+                self.hears = False
+                hearing.cancel()
+                await asyncio.gather(hearing, return_exceptions=True)
+
+    async def _hear(self, messages: AsyncIterator[BusMessage]) -> None:
+        async with aclosing(messages):  # type: ignore[type-var]
+            async for message in messages:
+                if not self._waiting:
+                    continue
+                said = read_object(message.data, _MOST_BYTES, "a wakeup")
+                with suppress(BadSubject):
+                    match said:
+                        case Violation():
+                            pass
+                        case {"metadata": {"agent_turn_id": str(turn_id), "tool_call_id": str(call_id)}}:
+                            self.ring(Subject.parse(message.subject).project, turn_id, call_id)
+
+
+class Arrival:
+    """One who waits for the result of a call: for `stays_s` at most."""
+
+    def __init__(self, arrivals: Arrivals, key: _Key, stays_s: float) -> None:
+        self._arrivals = arrivals
+        self._key = key
+        self.stays_s = stays_s
+        self.rung = asyncio.Event()
+
+    async def wait(self, most_s: float) -> None:
+        """Until the bell has rung since, so long at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                await self.rung.wait()
+        self.rung.clear()
+
+    def close(self) -> None:
+        self._arrivals.forget(self._key, self)
