@@ -198,10 +198,7 @@ class Agent:
         Raises as `ask` does, and `StoreError` where a turn with this id is kept already.
         """
         await self._prepare(question, thread)
-        # Kept as ready from the first moment on: if this process dies now, the turn is taken up all the same.
-        turn = await self._begin(question, thread, turn_id=turn_id, waits=(Until(0.0),), trace=trace)
-        await asyncio.shield(self.store.release(turn))
-        return turn
+        return await self._begin(question, thread, turn_id=turn_id, waits=(Until(0.0),), trace=trace)
 
     async def _prepare(self, question: str, thread: str) -> None:
         """Check a question, and make room for it in the conversation. Raises as `ask` does."""
@@ -496,7 +493,8 @@ class Agent:
             turn = changed(turn, id=turn_id or turn.id, waits=waits, trace=trace or turn.trace)
         if self.budget is not None and (allowance := self._allowance(turn)) is not None:
             await allowance.require()
-        await self.store.begin(turn)
+        # One that waits from the first moment on is taken up by any process, also if this one dies now.
+        await self.store.begin(turn, runs=not waits)
         return turn
 
 

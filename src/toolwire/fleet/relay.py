@@ -101,6 +101,7 @@ class Relay:
                 ):
                     await self._woken.wait()
             self._woken.clear()
+            await self._send_waiting()
             if self._waiting.waiting:
                 await self._guarded(self._look_for_ended)
 

@@ -47,7 +47,7 @@ BEGIN_TURN = """
                        started_at, updated_at, since, calls, own_time, waits)
     VALUES ((SELECT max(coalesce((SELECT max(seq) FROM turns), 0),
                         coalesce((SELECT seq FROM cursor_floors WHERE kind = 'turns'), 0)) + 1),
-            ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # How long a killed process went on is not written down: the results after its last word say when they came, and what
 # they took. The less of both counts, since people may have been waited for.
@@ -149,8 +149,9 @@ def begin(tx: Transaction, key: TurnKey, row: Row) -> StoreError | None:
     if refusal := ledger.begin(key[1], tx.turn(key), dict(zip(ledger.NAMES_OF_TURN, row[1:5], strict=True))):
         return refusal
     tx.connection.execute(BEGIN_TURN, row)
-    tx.set_turn(key, TurnRow(row[5], ledger.RUNNING, row[6]))
-    tx.known.here.add(key)
+    tx.set_turn(key, TurnRow(row[5], row[7], row[6]))
+    if row[6] is not None:
+        tx.known.here.add(key)
     return None
 
 

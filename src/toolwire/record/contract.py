@@ -215,8 +215,10 @@ class UsageRequest:
 class TurnStore(Protocol):
     """Turns and threads. Every change carries the turn's epoch; see `ledger.py` for the rules."""
 
-    async def begin(self, turn: Turn) -> None:
+    async def begin(self, turn: Turn, *, runs: bool = True) -> None:
         """Keep a new turn, owned by this store's process. Its last message is the question; earlier ones are history.
+
+        Where it does not `run` here, it waits for what it says, for any process.
 
         Raises `StoreError` when a turn with its id is kept already.
         """

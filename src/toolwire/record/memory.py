@@ -183,7 +183,7 @@ class MemoryStore(ClosingStore):
         self._result_cards = MemoryCards()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
 
-    async def begin(self, turn: Turn) -> None:
+    async def begin(self, turn: Turn, *, runs: bool = True) -> None:
         key = (turn.project, turn.id)
         names = {name: getattr(turn, name) for name in ledger.NAMES_OF_TURN}
         _raise(ledger.begin(turn.id, self._turns.get(key), names))
@@ -192,6 +192,8 @@ class MemoryStore(ClosingStore):
         spoken = self._threads.length(*_thread_of(turn))
         kept = _MemoryTurn(turn, began, now, spoken, next(self._numbers), began, epoch=turn.epoch, owner=self._owner)
         self._turns[key] = self._open[key] = kept
+        if not runs:
+            await self.release(turn)
 
     async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
         kept = self._find(turn_id, project)

@@ -31,8 +31,17 @@ from toolwire.errors import SettingsError, StoreUnavailable
 from toolwire.record import dispatch_rows, reads
 from toolwire.record.hrana import Cursor
 from toolwire.record.pg_dialect import COMMITS, LOCK, translated
-from toolwire.record.pg_functions import LINK_AUDIT, NUMBERS, Needs, facts_json, learn, looking, writing_name
-from toolwire.record.rows import CallKey, Row, read_card
+from toolwire.record.pg_functions import (
+    LINK_AUDIT,
+    NUMBERS,
+    Needs,
+    facts_json,
+    learn,
+    learn_left,
+    looking,
+    writing_name,
+)
+from toolwire.record.rows import CallKey, Row
 from toolwire.record.transaction import Cache, Facts, StaleCache
 
 T = TypeVar("T")
@@ -59,7 +68,9 @@ _PAGE = 500
 _LONG = 30
 """So many times longer than a change may a question take."""
 _READS = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_LONE = frozenset((reads.CALLS_BY_ID, dispatch_rows.OF_CARDS, *reads.CALLS_OF_TURN, *reads.APPROVALS_OF_TURN))
+_LONE = frozenset(
+    (reads.CALLS_BY_ID, dispatch_rows.OF_CARDS, *reads.CALLS_OF_TURN, *reads.WHOLE_TURN, *reads.APPROVALS_OF_TURN)
+)
 """Questions of one statement whose answer is bounded; they need no transaction."""
 _UNREACHABLE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
@@ -178,12 +189,11 @@ class PgConnection:
         known.heads.clear()  # other processes of this folder go on with the same chains
         facts, needs = self._facts, Needs(known, made)
         if needs.taken_over:
-            needs.calls.update(((*key, ""), None) for key in needs.taken_over)
             keys = orjson.dumps(list(needs.taken_over)).decode()
-            facts.unfinished = {key: [] for key in needs.taken_over}
-            for row in self._run(self._connection.fetch(_LEFT, _value(keys))):
-                card = read_card(_read(row))
-                facts.unfinished[card.project, card.turn_id].append(card)
+            rows = self._run(self._connection.fetch(_LEFT, _value(keys)))
+            learn_left(known, facts, needs.taken_over, map(_read, rows))
+            if not self._is_here:
+                facts.settled.update(needs.taken_over)
         self.look_up(known, list(needs.calls))
         return facts
 

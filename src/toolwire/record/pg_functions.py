@@ -16,7 +16,7 @@ from typing import Any, Final
 from toolwire.protocol.records import CallCard
 from toolwire.record import changes, dispatch_rows
 from toolwire.record.pg_dialect import COMMITS, LOCK, from_json, row_from_json
-from toolwire.record.rows import CallKey, Row, TurnKey, call_key, columns, read_card
+from toolwire.record.rows import CallKey, Row, TurnKey, call_key, columns, read_card, turn_key
 from toolwire.record.transaction import (
     ADD_AUDIT,
     ADD_WRITER,
@@ -132,11 +132,13 @@ _KNOWN = f"""
     {CARD_JOINS}
     ORDER BY k.place
 """  # noqa: S608 -- our own words
-_UNFINISHED = f"""
-    SELECT {_CARD} FROM json_array_elements($1) AS k(v)
-    JOIN records c ON c.turn_id = k.v ->> 1 AND c.project = k.v ->> 0 AND c.schema_name = 'tool.call'
+_LEFT = f"""
+    SELECT t.epoch, t.state, t.owner, t.project, t.id, {_CARD} FROM json_array_elements($1) AS k(v)
+    JOIN turns t ON t.id = k.v ->> 1 AND t.project = k.v ->> 0
+    LEFT JOIN records c ON c.turn_id = k.v ->> 1 AND c.project = k.v ->> 0 AND c.schema_name = 'tool.call'
+        AND NOT EXISTS (SELECT 1 FROM records o WHERE o.turn_id = c.turn_id AND o.project = c.project
+                        AND o.call_id = c.call_id AND o.schema_name = 'tool.result')
     {CARD_JOINS}
-    WHERE r.id IS NULL
 """  # noqa: S608
 
 
@@ -144,7 +146,10 @@ _UNFINISHED = f"""
 def looking() -> dict[str, str]:
     """The functions that look up what transactions will ask: their names and the statements that make them."""
     made = {}
-    shapes = (("known_calls", f"bigint, text, text, {_CARD_TYPES}", _KNOWN), ("calls_left", _CARD_TYPES, _UNFINISHED))
+    shapes = (
+        ("known_calls", f"bigint, text, text, {_CARD_TYPES}", _KNOWN),
+        ("turns_left", f"bigint, text, text, text, text, {_CARD_TYPES}", _LEFT),
+    )
     for name, types, sql in shapes:
         full = f"{name}_{_digest(types, sql)}"
         table = ", ".join(f"c{place} {kind}" for place, kind in enumerate(types.split(", ")))
@@ -194,10 +199,23 @@ class Needs:
                 known.calls.setdefault(one.key)
         elif change.func is changes.resume:
             self.taken_over[given["key"]] = None
+        elif change.func is changes.release and given["begun"] is not None:
+            self.taken_over[turn_key(given["turn"])] = None
 
     def _add_call(self, known: Cache, key: CallKey) -> None:
         if (key not in known.calls and key[:2] not in known.here) or key[:2] not in known.turns:
             self.calls[key] = None
+
+
+def learn_left(known: Cache, facts: Facts, keys: Iterable[TurnKey], rows: Iterable[Row]) -> None:
+    """Take in what the server has said about turns and their calls without a result."""
+    for key in keys:
+        known.turns.setdefault(key)
+        facts.unfinished[key] = []
+    for epoch, state, owner, project, turn_id, *card in rows:
+        known.turns[project, turn_id] = TurnRow(epoch, state, owner)
+        if card[0] is not None:
+            facts.unfinished[project, turn_id].append(read_card(tuple(card)))
 
 
 def learn(known: Cache, keys: Sequence[CallKey], rows: Iterable[Row]) -> None:

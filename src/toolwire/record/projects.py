@@ -75,9 +75,9 @@ class ProjectStore:
         self.begins = partial(whole.begins, project=project)
         self.pauses = partial(whole.pauses, project=project)
 
-    def begin(self, turn: Turn) -> Doing[None]:
+    def begin(self, turn: Turn, *, runs: bool = True) -> Doing[None]:
         self._require(turn)
-        return self.whole.begin(turn)
+        return self.whole.begin(turn, runs=runs)
 
     def resume(self, turn_id: str, *, project: str | None = None) -> Doing[KeptTurn]:  # noqa: ARG002 -- its own
         return self.whole.resume(turn_id, project=self.project)

@@ -68,6 +68,18 @@ _TURN = _scoped(f"""
            ran_s, {_COUNTED}, ending
     FROM turns WHERE project = ?1 AND id = ?2 LIMIT 2
 """)  # noqa: S608
+WHOLE_TURN = _scoped(f"""
+    SELECT 0, 0, id, project, agent, thread, model, epoch, opening, started_at, waits, history, history_upto, state,
+           owner, ran_s, {_COUNTED}, ending, NULL, NULL, NULL
+    FROM turns WHERE project = ?1 AND id = ?2
+    UNION ALL
+    SELECT 1, seq, {", ".join(["NULL"] * 16)}, schema_name, call_id, context FROM records
+    WHERE turn_id = ?2 AND project = ?1 AND schema_name IN ('turn.reply', 'turn.note', 'tool.result')
+    UNION ALL
+    SELECT 2, 0, {", ".join(["NULL"] * 16)}, NULL, call_id, NULL FROM starts
+    WHERE turn_id = ?2 AND project = ?1 AND detached > 0
+    ORDER BY 1, 2
+""")  # noqa: S608
 _SAID = """
     SELECT schema_name, call_id, context FROM records INDEXED BY records_by_call
     WHERE turn_id = ? AND project = ? AND schema_name IN ('turn.reply', 'turn.note', 'tool.result') ORDER BY seq
@@ -269,17 +281,18 @@ AliveOn = Callable[[sqlite3.Connection], Alive]
 
 
 def turn(connection: sqlite3.Connection, turn_id: str, alive_on: AliveOn, project: str | None = None) -> KeptTurn:
-    rows = connection.execute(_TURN.of(project), (_maybe(project), column(turn_id))).fetchall()
-    if not rows:
+    rows = connection.execute(WHOLE_TURN.of(project), (_maybe(project), column(turn_id))).fetchall()
+    found = [row for row in rows if row[0] == 0]
+    if not found:
         raise refusals.no_turn(turn_id)
-    if len(rows) > 1:
+    if len(found) > 1:
         raise refusals.in_several_projects(f"turn {turn_id!r}")
-    [row] = rows
-    *header, history, upto, state, owner, ran_s, calls, ending = row
+    *header, history, upto, state, owner, ran_s, calls, ending = found[0][2:-3]
+    said = _heard([row[-3:] for row in rows if row[0] == 1], (row[-2] for row in rows if row[0] == 2))
     earlier = _earlier(connection, header[1], header[3], upto, history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive_on(connection)(owner))
-    events = story.events(*_said(connection, header[1], header[0]))
+    events = story.events(*said)
     return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls, _ending(ending))
 
 
@@ -659,15 +672,22 @@ def _newest_ms(connection: sqlite3.Connection, tool: str, project: str) -> list[
 def _said(
     connection: sqlite3.Connection, project: str, turn_id: str
 ) -> tuple[list[story.Said], dict[str, ToolResult], frozenset[str]]:
+    rows = connection.execute(_SAID, (turn_id, project)).fetchall()
+    detached = connection.execute(_DETACHED_OF_TURN, (turn_id, project)).fetchall() if rows else ()
+    return _heard(rows, (call_id for (call_id,) in detached))
+
+
+def _heard(
+    rows: Iterable[tuple[Any, ...]], detached: Iterable[str]
+) -> tuple[list[story.Said], dict[str, ToolResult], frozenset[str]]:
     said: list[story.Said] = []
     results: dict[str, ToolResult] = {}
-    for schema_name, call_id, context in connection.execute(_SAID, (turn_id, project)):
+    for schema_name, call_id, context in rows:
         if schema_name == RESULT:
             results[call_id] = read_result(load(context))
         else:
             said.append(read_said(schema_name, context))
-    detached = connection.execute(_DETACHED_OF_TURN, (turn_id, project)).fetchall() if said else ()
-    return said, results, frozenset(call_id for (call_id,) in detached)
+    return said, results, frozenset(detached)
 
 
 def _ending(kept: str | None) -> Ending | None:

@@ -138,8 +138,8 @@ class SqliteStore(ClosingStore):
         self._runs: dict[TurnKey, _Run] = {}
         self._taking: set[TurnKey] = set()
         self._threads = ThreadCache()
-        self._dispatched = BatchedReads(partial(reader.read, dispatch_rows.of_cards))
-        self._calls = BatchedReads(partial(reader.read, reads.calls_by_id))
+        self._dispatched = BatchedReads(lambda keys: reader.read(dispatch_rows.of_cards, keys))
+        self._calls = BatchedReads(lambda keys: reader.read(reads.calls_by_id, keys))
         self.bodies: BodyStore = FolderBodies(artifacts)
 
     @classmethod
@@ -179,8 +179,11 @@ class SqliteStore(ClosingStore):
         warm = WarmLog(home / "logs", clocks[0])
         return cls(Writer(path, connect, warm.add, owners), Reader(path, connect), owners, artifacts, warm, *clocks)
 
-    async def begin(self, turn: Turn) -> None:
-        row, key = await self._opening_row(turn), turn_key(turn)
+    async def begin(self, turn: Turn, *, runs: bool = True) -> None:
+        row, key = await self._opening_row(turn, runs=runs), turn_key(turn)
+        if not runs:
+            await self._writer.write(partial(changes.begin, key=key, row=row), _whose(turn))
+            return
         run_already = self._runs.get(key)
         self._runs[key] = _Run(turn.epoch, self._monotonic(), self._owners.lapses)
         try:
@@ -687,7 +690,7 @@ class SqliteStore(ClosingStore):
         self._reader.close()
         self._owners.close()
 
-    async def _opening_row(self, turn: Turn) -> Row:
+    async def _opening_row(self, turn: Turn, *, runs: bool = True) -> Row:
         """A new turn as a row. A history that is the thread's own is kept by reference, so that threads stay small."""
         history, upto = history_of(turn), 0
         kept = history_json(history) if history else None
@@ -699,7 +702,8 @@ class SqliteStore(ClosingStore):
                 upto, kept = known.upto, left_json(known.left) if known.left else None
         names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)
         now, counted = self._clock(), (0, turn.limits.own_time, waits_json(turn.waits))
-        opening = (turn.epoch, self._owners.name, opening_json(turn), kept, upto, turn.started_at, now, now)
+        held = (self._owners.name, ledger.RUNNING) if runs else (None, ledger.INTERRUPTED)
+        opening = (turn.epoch, *held, opening_json(turn), kept, upto, turn.started_at, now, now)
         return (*map(column, names), *opening, *counted)
 
     async def _say(

@@ -1,0 +1,113 @@
+"""A process that has just sent calls stays with their turn for a moment, and hears of the results without asking."""
+
+import asyncio
+import math
+
+import pytest
+
+from tests.fleet.conftest import Fleet
+from toolwire.errors import Suspended
+from toolwire.fleet.arrivals import Arrival, Arrivals
+from toolwire.fleet.wakeups import hear_woken_turns
+from toolwire.protocol.waits import ForResult
+from toolwire.testing import call
+
+
+class WatchedArrivals(Arrivals):
+    """Counts those that wait."""
+
+    waiting = 0
+
+    def expect(self, project: str, turn_id: str, call_id: str, stays_s: float = math.inf) -> Arrival | None:
+        arrival = super().expect(project, turn_id, call_id, stays_s)
+        assert arrival is not None
+        wait = arrival.wait
+
+        async def counted(most_s: float) -> None:
+            self.waiting += 1
+            await wait(most_s)
+
+        arrival.wait = counted  # type: ignore[method-assign]
+        return arrival
+
+
+async def staying(fleet: Fleet, stays_s: float) -> tuple[WatchedArrivals, dict[str, object]]:
+    """What an agent sends with that stays for a time."""
+    arrivals = WatchedArrivals()
+    await fleet.closing.enter_async_context(arrivals.listening(fleet.bus, fleet.project))
+    return arrivals, {"stays_s": stays_s, "arrivals": arrivals}
+
+
+async def test_a_turn_whose_result_comes_soon_is_not_left_meanwhile(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    await fleet.worker([note])
+    relay = await fleet.relay(store=store)
+    arrivals, sends = await staying(fleet, 30.0)
+    step = [call("note", words="milk"), call("note", words="eggs")]
+    agent = fleet.agent(store, [fleet.far(note)], step, "All noted.", relay=relay, sends=sends)
+
+    answer = await agent.ask("Note it")
+
+    assert (answer.text, sorted(fleet.noted), answer.turn.epoch) == ("All noted.", ["eggs", "milk"], 1)
+    assert arrivals.staying() == 0
+
+
+async def test_a_turn_waits_whose_result_does_not_come_while_its_process_stays(fleet: Fleet) -> None:
+    store, note, (_, sends) = await fleet.store(), fleet.tool(), await staying(fleet, 0.001)
+    agent = fleet.agent(store, [fleet.far(note)], call("note", words="milk"), sends=sends)
+
+    turn_id = await fleet.sent(agent)
+
+    kept = await store.turn(turn_id, project=fleet.project)
+    assert (kept.state, [type(wait) for wait in kept.opening.waits]) == ("interrupted", [ForResult])
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_a_call_goes_on_whose_process_is_stopped_while_it_stays(fleet: Fleet, calls: int) -> None:
+    """Its turn waits for it, as if the process had not stayed; a user who waits cancels what was asked for."""
+    store, note, (arrivals, sends) = await fleet.store(), fleet.tool(), await staying(fleet, 30.0)
+    step = [call("note", words=str(number)) for number in range(calls)]
+    asking = asyncio.create_task(fleet.agent(store, [fleet.far(note)], step, sends=sends).ask("Note it"))
+
+    async def all_wait() -> bool:
+        return arrivals.waiting == calls
+
+    await fleet.until(all_wait)
+    asking.cancel()
+    with pytest.raises(Suspended) as waits:
+        await asking
+    assert len(waits.value.waits) == calls
+
+    await fleet.worker([note])
+    await fleet.relay()
+    fleet.runner(store, [fleet.far(note)], "All noted.").wake()
+    assert await fleet.answer() == "All noted."
+    assert len(fleet.noted) == calls
+
+
+async def test_no_more_turns_are_stayed_with_than_may_be_and_none_where_nothing_is_heard(fleet: Fleet) -> None:
+    arrivals = Arrivals(most=1)
+    assert arrivals.expect(fleet.project, "turn-1", "call-1", 1.0) is None
+    async with arrivals.listening(fleet.bus, fleet.project):
+        first = arrivals.expect(fleet.project, "turn-1", "call-1", 1.0)
+        assert first is not None
+        assert arrivals.expect(fleet.project, "turn-2", "call-1", 1.0) is None
+        assert arrivals.expect(fleet.project, "turn-2", "call-1", math.inf) is not None
+        first.close()
+        assert arrivals.staying() == 1
+
+
+async def test_a_wakeup_has_its_own_turn_looked_at(fleet: Fleet) -> None:
+    """The runner's own timer is far away, and no other turn is asked for."""
+    store, note = await fleet.store(), fleet.tool()
+    runner = fleet.runner(store, [fleet.far(note)], "All noted.")
+    fleet.spawn(
+        hear_woken_turns(fleet.bus, runner.wake_turn, durable=f"named-{fleet.project}", project=fleet.project)
+    )  # fmt: skip
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    assert await store.ready_turns(0.0, only=[turn_id], project=fleet.project) == []
+    await fleet.worker([note])
+    await fleet.relay()
+
+    assert await fleet.answer() == "All noted."
+    assert (await store.call(turn_id, (await fleet.card(store, turn_id)).call.id, project=fleet.project)).result
