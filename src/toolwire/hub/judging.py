@@ -7,7 +7,7 @@ from toolwire.define.canonical import digest
 from toolwire.deliver.endings import refused
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.deliver.url_passwords import has_url_password, withhold
-from toolwire.hub.calls import Accepted
+from toolwire.hub.calls import REPEATABLE, Accepted
 from toolwire.hub.services import Services
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
@@ -56,12 +56,14 @@ def refuse_rest(services: Services, turn: Turn, call: ToolCall, left_out: int) -
 def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision, alone: bool) -> CallCard:
     """A call that is alone and runs in this process starts at once, so its card is opened as claimed: one write less.
 
-    Any other is claimed by the process that runs it, so that a call which was never delivered has surely not begun.
+    So is one of several that may run twice: should it never begin, it is simply run later. Any other is claimed by the
+    process that runs it, so that a call which was never delivered has surely not begun.
     """
     attempt, result = 0, None
     if type(decision) is Allowed:
         tool: Tool | None = decision.tool
-        if alone and type(decision.tool.target) is InProcess and decision.tool.after_execution is not _DETACH:
+        at_once = alone or decision.tool.effect in REPEATABLE
+        if at_once and type(decision.tool.target) is InProcess and decision.tool.after_execution is not _DETACH:
             attempt = 1
     else:
         tool = services.toolbox.get(call.name)

@@ -1,0 +1,90 @@
+"""What a step of a turn costs: it is made durable by two commits, as long as its calls may run twice."""
+
+from pathlib import Path
+
+import pytest
+
+from toolwire import Agent, Effect, Tool, Toolbox, tool
+from toolwire.hub.runtime import Runtime
+from toolwire.protocol.calls import ToolCall
+from toolwire.protocol.chat import Reply, UserMessage
+from toolwire.protocol.turns import Turn
+from toolwire.record.sqlite import SqliteStore
+from toolwire.testing import ScriptedModel, call
+
+
+@tool(effect=Effect.PURE)
+async def look(city: str) -> str:
+    """Look what the weather is like."""
+    return f"dry in {city}"
+
+
+@tool(effect=Effect.IDEMPOTENT)
+async def note(city: str) -> str:
+    """Write down that the weather of a city was asked for."""
+    return f"noted {city}"
+
+
+@tool(effect=Effect.UNSAFE)
+async def order(city: str) -> str:
+    """Order an umbrella to a city."""
+    return f"ordered to {city}"
+
+
+async def commits(home: Path, which: Tool, calls: int, steps: int) -> tuple[int, list[int]]:
+    """How many commits a turn makes that has so many steps, each with so many calls; and how each call was started."""
+    replies = [[call(which.name, city=f"{step}-{number}") for number in range(calls)] for step in range(steps)]
+    made = 0
+
+    def count(_changes: int, _seconds: float) -> None:
+        nonlocal made
+        made += 1
+
+    async with await SqliteStore.at(home) as store:
+        store._writer.watch_commits(count)
+        answer = await Agent(ScriptedModel(*replies, "done"), [which], store=store).ask("How is it?")
+        assert answer.text == "done"
+        return made, [card.attempt for card in await store.calls()]
+
+
+@pytest.mark.parametrize(
+    ("which", "calls", "wanted"),
+    [(order, 1, 2), (look, 3, 2), (note, 3, 2), (order, 3, 3)],
+    ids=lambda one: getattr(one, "name", None),
+)
+async def test_a_step_takes_two_commits_and_one_more_for_several_calls_that_must_not_run_twice(
+    tmp_path: Path, which: Tool, calls: int, wanted: int
+) -> None:
+    few, _ = await commits(tmp_path / "one", which, calls, 1)
+    many, attempts = await commits(tmp_path / "five", which, calls, 5)
+
+    assert many - few == 4 * wanted
+    assert attempts == [1] * calls * 5
+
+
+@pytest.mark.parametrize(("effect", "attempts"), [(Effect.PURE, 2), (Effect.IDEMPOTENT, 2), (Effect.UNSAFE, 1)])
+async def test_calls_of_a_step_that_was_cut_off_before_any_of_them_began_run_when_it_is_resumed(
+    tmp_path: Path, effect: Effect, attempts: int
+) -> None:
+    """As after a power cut, nothing tells which calls had begun: what counts as started is run only if it may be."""
+    ran: list[str] = []
+
+    @tool(effect=effect)
+    async def act(city: str) -> str:
+        """Act."""
+        ran.append(city)
+        return f"acted in {city}"
+
+    cities, turn = ["Rome", "Oslo"], Turn("turn-1", messages=(UserMessage("go"),))
+    reply = Reply(calls=tuple(ToolCall("act", {"city": city}, city) for city in cities))
+    async with await SqliteStore.at(tmp_path) as store:
+        await store.begin(turn)
+        await Runtime(Toolbox.of(act), store).accept(turn, reply, frozenset({"act"}))
+    async with await SqliteStore.at(tmp_path) as store:
+        await Agent(ScriptedModel("done"), [act], store=store).resume(turn.id)
+        cards = await store.calls()
+
+    assert sorted(ran) == sorted(cities)
+    assert {card.call.id: (card.attempt, card.result and card.result.text) for card in cards} == {
+        city: (attempts, f"acted in {city}") for city in cities
+    }
