@@ -16,8 +16,9 @@ from toolwire.record.artifacts import Artifacts
 from toolwire.record.owners import Owners
 from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
+from toolwire.record.turnstile import ALONE
 from toolwire.record.warm import WarmLog
-from toolwire.record.writer import ChangeGroup, Writer
+from toolwire.record.writer import COPY_LOG, ChangeGroup, Writer
 
 from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, success
@@ -31,7 +32,7 @@ class SlowDisk:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._loop = asyncio.get_running_loop()
-        self.is_slow = self.held_the_loop = False
+        self.is_slow = self.held_the_loop = self.copies_slowly = False
         self.is_done = threading.Event()
         self.committing = asyncio.Event()
 
@@ -40,6 +41,11 @@ class SlowDisk:
 
     def commit(self) -> None:
         if self.is_slow:
+            self._loop.call_soon_threadsafe(self.committing.set)
+            self.held_the_loop |= not self.is_done.wait(PATIENCE_S)
+
+    def copy_log(self) -> None:
+        if self.copies_slowly:
             self._loop.call_soon_threadsafe(self.committing.set)
             self.held_the_loop |= not self.is_done.wait(PATIENCE_S)
 
@@ -52,6 +58,8 @@ class SlowConnection:
     def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
         if sql == "COMMIT":
             self._disk.commit()
+        if sql == COPY_LOG:
+            self._disk.copy_log()
         return self._connection.execute(sql, *given)
 
     def __getattr__(self, name: str) -> Any:
@@ -120,6 +128,38 @@ async def test_a_loop_that_is_canceled_while_a_commit_is_slow_leaves_a_durable_c
 
     assert opening.cancelled()
     assert [card.call.id for card in await store.calls()] == ["c1"]
+
+
+async def many_rows(store: SqliteStore) -> None:
+    """Enough rows, in six commits, that the log of the database is long after the last."""
+    for _ in range(6):
+        await asyncio.gather(*(store.audit([a_row("noted")]) for _ in range(ALONE)))
+
+
+async def test_no_change_waits_until_the_log_of_the_database_is_copied(store: SqliteStore, disk: SlowDisk) -> None:
+    """Only the loop can end the copying, and it does so once all rows are said to be durable."""
+    disk.copies_slowly = True
+    await many_rows(store)
+    async with asyncio.timeout(PATIENCE_S):
+        await disk.committing.wait()
+    later = asyncio.create_task(store.audit([a_row("later")]))
+    await asyncio.sleep(0)
+    disk.is_done.set()
+    await later
+
+    assert not disk.held_the_loop
+    assert len(await store.audit_log(limit=2_000)) == 6 * ALONE + 1
+
+
+async def test_a_long_log_is_copied_into_the_file_of_the_database(tmp_path: Path) -> None:
+    async with await SqliteStore.at(tmp_path) as store:
+        await many_rows(store)
+        await store.audit([])  # behind the copying
+
+        with sqlite3.connect(f"file:{tmp_path / 'store.db'}?immutable=1", uri=True) as file:
+            (kept,) = file.execute("SELECT count(*) FROM audit").fetchone()
+        file.close()
+    assert kept == 6 * ALONE
 
 
 async def test_what_is_handed_over_after_the_end_is_refused_in_words(store: SqliteStore) -> None:

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -34,6 +34,10 @@ FEW = 8
 STANDSTILL_S = 0.0015
 """So long a loop may stand still for a commit: a little less than the 2 ms that were promised."""
 LONGEST_PAUSE_S = 1.0
+LONG_LOG_PAGES = 1500
+"""About so many pages of SQLite's log are copied at once; at 2,000 a commit would do it."""
+PAGES_OF_COMMIT, PAGES_OF_CHANGE = 8, 1
+COPY_LOG = "PRAGMA wal_checkpoint(PASSIVE)"
 
 
 class ChangeGroup:
@@ -266,27 +270,32 @@ class Writer:
 
     def _take(self) -> list[ChangeGroup]:
         """Everything that waits now, at least one group; nothing once the store is closed."""
-        with self._lock:
-            self._idle = self._queue.empty()
         first = self._queue.get()
         if first is None:
             return []
         groups, size = [first], len(first.changes)
-        with contextlib.suppress(Empty):
-            while size < MAX_BATCH:
-                group = self._queue.get_nowait()
-                if group is None:
-                    self._queue.put(None)
-                    break
-                groups.append(group)
-                size += len(group.changes)
+        while size < MAX_BATCH and not self._queue.empty():  # this thread alone takes any
+            group = self._queue.get()
+            if group is None:
+                self._queue.put(None)
+                break
+            groups.append(group)
+            size += len(group.changes)
         return groups
 
     def _serve(self, groups: Sequence[ChangeGroup]) -> None:
+        """Make the changes of groups, and answer: the last thing before the thread sleeps or copies the log."""
         outcomes = self._outcomes([change for group in groups for change in group.changes])
+        has_long_log = self._connection.has_long_log
+        with self._lock:
+            self._idle = self._queue.empty() and not has_long_log
         place = 0
         for group in groups:
             group.answer(outcomes[place : (place := place + len(group.changes))])
+        if has_long_log:
+            self._connection.copy_log()
+            with self._lock:
+                self._idle = self._queue.empty()
 
     def _outcomes(self, changes: Sequence[Change]) -> list[Any]:
         """What comes of each change: whatever goes wrong, those who wait must hear of it and the thread must go on."""
@@ -314,9 +323,23 @@ class Connection:
         self._audited = audited
         self._connection: sqlite3.Connection | None = None
         self._known = Cache()
+        self._log_pages = 0
+
+    @property
+    def has_long_log(self) -> bool:
+        """Whether SQLite would soon copy its log into the file as a part of a commit, for which someone waits."""
+        return self._log_pages > LONG_LOG_PAGES
+
+    def copy_log(self) -> None:
+        """Copy the log while no one waits for a commit; if that fails, a later commit does it."""
+        self._log_pages = 0
+        if self._connection is not None and hasattr(self._connection, "backup"):  # a server looks after its own log
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute(COPY_LOG).fetchone()
 
     def write(self, changes: Sequence[Change]) -> list[Any]:
         """Apply changes in one transaction."""
+        self._log_pages += PAGES_OF_COMMIT + len(changes) * PAGES_OF_CHANGE
         try:
             return self._write(changes)
         except StaleCache:  # it was taken for true before the server was asked, and is empty now
