@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 from toolwire.agent import Agent
 from toolwire.assemble.agents import open_agent, open_agent_of
@@ -80,7 +81,7 @@ class NewTurn:
     def digest(self) -> str:
         """What tells it from every other request."""
         tools = None if self.tools is None else list(self.tools)
-        more = [self.result_schema] if self.result_schema else []
+        more: list[Any] = [self.result_schema] if self.result_schema else []
         more += [{"agent": self.agent}] if self.agent else []
         return digest([self.question, self.thread, self.system, tools, self.model, *more])
 
@@ -171,8 +172,8 @@ class TurnService:
         turn_id = str(uuid.uuid5(_KEYED_TURNS, f"{self.project.name}\0{key}")) if key else ""
         if turn_id and await self._is_kept(turn_id, new):
             return turn_id
-        agent = _agent(self.project, new.agent)
-        spec = spec_of(self.project, _choice(self.project, new.model, agent), agent=agent)
+        name = _agent(self.project, new.agent)
+        spec = spec_of(self.project, _choice(self.project, new.model, name), agent=name)
         spec = changed(spec, request=new.digest, result_schema=new.result_schema)
         async with open_agent(self.project, self.store, Unattended(), spec, system=new.system) as agent:
             _restrict(agent, new.tools)

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -12,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from toolwire.assemble.turn_service import TurnService
 from toolwire.errors import SettingsError
@@ -27,6 +27,7 @@ from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
 from toolwire.gateway.log import Log, RequestEntry, silent
 from toolwire.gateway.middleware import OPEN_PATHS, RequestMiddleware, Scope
+from toolwire.gateway.openapi import OBJECT, TEXT, ApiPage, DescribedRoute, Operation, record
 from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
 from toolwire.gateway.registry import Registry, RegistryAccess
@@ -76,16 +77,17 @@ def make_app(
     With `telemetry`, requests are spans, and there are metrics at `/metrics`: for every client if it listens on this
     machine only, else for those with a token.
     """
-    if (upstream is None) == (model is None):
-        raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
-    source: ByUpstream | ByModel
-    if upstream is not None:
-        source = ByUpstream(UpstreamClient(upstream, bounds), bounds, forward_keys=not access.tokens)
-    else:
-        assert model is not None
-        source = ByModel(model, bounds)
-    listing = Listing(source)
-    lists = ToolLists()
+    source = _source_of(upstream, model, access, bounds)
+    routes = _routes(source, bounds)
+    routes += Approvals(desk, bounds).routes() if desk is not None else []
+    routes += Turns(turns, bounds).routes() if turns is not None else []
+    routes += Registry(registry, bounds).routes() if registry is not None else []
+    routes += CardRoutes(cards, bounds).routes() if cards is not None else []
+    routes.append(ApiPage(routes).route())
+    observed: dict[str, Any] = {"log": log} if telemetry is None else _observed(telemetry, routes, access, log)
+    guarded = Middleware(
+        RequestMiddleware, access=access, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id, **observed
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -97,34 +99,42 @@ def make_app(
         if close is not None:
             await close()
 
-    routes = [Route(path, Chat(source, dialect, lists, bounds), methods=["POST"]) for path, dialect in PATHS.items()]
-    routes += [Route(path, PassthroughRoute(source, path, bounds), methods=["POST"]) for path in PASSTHROUGH_PATHS]
-    routes += [
-        Route("/v1/models", listing.models),
-        Route("/v1/models/{name:path}", listing.model),
-        Route("/healthz", _healthy),
-        Route("/readyz", listing.ready),
-    ]
-    routes += Approvals(desk, bounds).routes() if desk is not None else []
-    routes += Turns(turns, bounds).routes() if turns is not None else []
-    routes += Registry(registry, bounds).routes() if registry is not None else []
-    routes += CardRoutes(cards, bounds).routes() if cards is not None else []
-    observed: dict[str, Any] = {"log": log} if telemetry is None else _observed(telemetry, routes, access, log)
-    guarded = Middleware(
-        RequestMiddleware, access=access, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id, **observed
-    )
-    served = Starlette(
-        routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan
-    )
+    handlers = {HTTPException: _no_route}
+    served = Starlette(routes=routes, middleware=[guarded], exception_handlers=handlers, lifespan=lifespan)
     served.state.end_streams = turns.log.close if turns is not None else None
     return served
 
 
-def _observed(telemetry: "GatewayTelemetry", routes: list[Route], access: Access, log: Log) -> dict[str, Any]:
-    """What the door needs to tell of requests; the page with metrics is added to the routes."""
+def _source_of(
+    upstream: Upstream | None, model: ChatModel | None, access: Access, bounds: TransferLimits
+) -> ByUpstream | ByModel:
+    if upstream is not None and model is None:
+        return ByUpstream(UpstreamClient(upstream, bounds), bounds, forward_keys=not access.tokens)
+    if model is not None and upstream is None:
+        return ByModel(model, bounds)
+    raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
+
+
+def _routes(source: ByUpstream | ByModel, bounds: TransferLimits) -> list[DescribedRoute]:
+    """What every gateway serves."""
+    lists = ToolLists()
+    chats = {path: Chat(source, dialect, lists, bounds) for path, dialect in PATHS.items()}
+    passed = {path: PassthroughRoute(source, path, bounds) for path in PASSTHROUGH_PATHS}
+    asked = Operation({200: OBJECT}, OBJECT, streams=True, summary="As the API of this name; calls are repaired.")
+    as_it_is = replace(asked, summary="Passed on as it is.")
+    return [
+        *(DescribedRoute(path, chat, "POST", asked) for path, chat in chats.items()),
+        *(DescribedRoute(path, route, "POST", as_it_is) for path, route in passed.items()),
+        DescribedRoute("/healthz", _healthy, "GET", Operation({200: record(status={"enum": ["ok"]})})),
+        *Listing(source).routes(),
+    ]
+
+
+def _observed(telemetry: "GatewayTelemetry", routes: list[DescribedRoute], access: Access, log: Log) -> dict[str, Any]:
+    """What the middleware needs to tell of requests; the page with metrics is added to the routes."""
     if telemetry.metrics is not None:
         page = observing.MetricsPage(telemetry.metrics, telemetry.read)
-        routes.append(Route(observing.PATH, page.show, methods=["GET"]))
+        routes.append(DescribedRoute(observing.PATH, page.show, "GET", Operation({200: TEXT}, media="text/plain")))
     observer = observing.RequestObserver(telemetry, routes)
 
     def log_and_count(entry: RequestEntry) -> None:
@@ -169,6 +179,7 @@ def _ids(asked: ChatRequest) -> Ids:
 
 
 def _healthy(_: Request) -> Response:
+    """Whether the gateway itself runs."""
     return JSONResponse({"status": "ok"})
 
 

@@ -7,13 +7,25 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from toolwire.decide.patterns import LONGEST_PATTERN, offered_pattern, pattern_rule
 from toolwire.deliver.questions import QuestionJson, plain, shown
 from toolwire.errors import Fenced, NotFound, StoreUnavailable
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.guard import read_body
+from toolwire.gateway.openapi import (
+    COUNT,
+    FLAG,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    DescribedRoute,
+    Operation,
+    list_of,
+    or_null,
+    record,
+    text,
+)
 from toolwire.gateway.settings import TransferLimits
 from toolwire.protocol.approvals import (
     LONGEST_PATTERN_S,
@@ -24,6 +36,7 @@ from toolwire.protocol.approvals import (
     Scope,
 )
 from toolwire.record.contract import ApprovalStore
+from toolwire.wire.encode.outbound import Json
 from toolwire.wire.lenient.arguments import read_json
 
 OpenStore = Callable[[], AbstractAsyncContextManager[ApprovalStore | None]]
@@ -33,7 +46,24 @@ PATH = "/v1/approvals"
 MOST_LISTED = 200
 _LONGEST_REASON = 2_000
 _BODY_BYTES = 1024 * 1024
-_SAID = frozenset({"granted", "reason", "arguments", "scope", "digest", "pattern", "hours"})
+_LISTED = ("open", "all", "standing")
+_TEXTS = {"reason": _LONGEST_REASON, "digest": 200, "pattern": LONGEST_PATTERN}
+_HOURS: Json = {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_PATTERN_S / 3600}
+_SCOPES: Json = {"enum": [scope.value for scope in Scope]}
+
+ANSWER = record(
+    {**{name: text(most) for name, most in _TEXTS.items()}, "arguments": OBJECT, "scope": _SCOPES, "hours": _HOURS},
+    granted=FLAG,
+)
+_SAID = frozenset(ANSWER["properties"])
+_GIVEN = record({"arguments": TEXT}, granted=FLAG, by=TEXT, reason=TEXT, scope=_SCOPES, edited=FLAG)
+APPROVAL = record(
+    id=TEXT, state={"enum": [state.value for state in ApprovalState]}, tool=TEXT, agent=TEXT, reason=TEXT,
+    arguments=record(json=TEXT, length=COUNT, sha256=TEXT, truncated=FLAG), digest=TEXT, turn_id=TEXT, call_id=TEXT,
+    asked_at=NUMBER, expires_at=or_null(NUMBER), quorum=COUNT, answers=list_of(_GIVEN), pattern=TEXT,
+    stands_until=or_null(NUMBER),
+)  # fmt: skip
+"""What `_shown` gives, as the API's document says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +87,14 @@ class Approvals:
         self._desk = desk
         self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, _BODY_BYTES))
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[DescribedRoute]:
+        asked = {"state": {"enum": list(_LISTED)}, "turn": TEXT, "limit": COUNT}
+        listed, shown = Operation({200: record(data=list_of(APPROVAL))}, query=asked), Operation({200: APPROVAL})
         return [
-            Route(PATH, self.listed, methods=["GET"]),
-            Route(f"{PATH}/{{id}}", self.one, methods=["GET"]),
-            Route(f"{PATH}/{{id}}", self.answer, methods=["POST"]),
-            Route(f"{PATH}/{{id}}", self.revoke, methods=["DELETE"]),
+            DescribedRoute(PATH, self.listed, "GET", listed),
+            DescribedRoute(f"{PATH}/{{id}}", self.one, "GET", shown),
+            DescribedRoute(f"{PATH}/{{id}}", self.answer, "POST", replace(shown, body=ANSWER)),
+            DescribedRoute(f"{PATH}/{{id}}", self.revoke, "DELETE", shown),
         ]
 
     async def listed(self, request: Request) -> Response:
@@ -160,9 +192,6 @@ def read_answer(body: bytes) -> dict[str, Any]:
     return {**checked, "granted": said["granted"], "arguments": arguments, "scope": scope, "lasts_s": _lasts_s(said)}
 
 
-_TEXTS = {"reason": _LONGEST_REASON, "digest": 200, "pattern": LONGEST_PATTERN}
-
-
 def _lasts_s(said: Mapping[str, Any]) -> float:
     hours = said.get("hours", PATTERN_S / 3600)
     if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 < hours <= LONGEST_PATTERN_S / 3600:
@@ -205,7 +234,7 @@ def _scope(name: Any) -> Scope:
 
 def _state(request: Request) -> str:
     state = request.query_params.get("state", "open")
-    if state not in ("open", "all", "standing"):
+    if state not in _LISTED:
         raise Rejected(_wrong("state is open, all or standing"))
     return state
 

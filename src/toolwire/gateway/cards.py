@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from toolwire.errors import NotFound
 from toolwire.fleet.parcels import call_card, read_parcel
@@ -19,6 +18,7 @@ from toolwire.fleet.reports import card_digest
 from toolwire.fleet.service_claims import CLAIM_ID, hold_for_service
 from toolwire.gateway.faults import Fault, Rejected, told_to_client
 from toolwire.gateway.guard import read_body
+from toolwire.gateway.openapi import OBJECT, DescribedRoute, Operation
 from toolwire.gateway.settings import ServiceToken, TransferLimits
 from toolwire.protocol.registrations import ResultCard
 from toolwire.protocol.values import changed
@@ -45,10 +45,10 @@ class CardRoutes:
         self._access = access
         self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, MAX_CARD_BYTES))
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[DescribedRoute]:
         return [
-            Route(PATH, self.read, methods=["GET"]),
-            Route(PATH, self.write, methods=["PUT"]),
+            DescribedRoute(PATH, self.read, "GET", Operation({200: OBJECT})),
+            DescribedRoute(PATH, self.write, "PUT", Operation({200: OBJECT, 201: OBJECT}, OBJECT)),
         ]
 
     async def read(self, request: Request) -> Response:

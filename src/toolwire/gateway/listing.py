@@ -11,6 +11,7 @@ from toolwire.gateway.apis import CHAT, NATIVE
 from toolwire.gateway.exchange import ByModel, ByUpstream
 from toolwire.gateway.faults import Fault, Rejected, of_answer, too_late
 from toolwire.gateway.flow import checked
+from toolwire.gateway.openapi import OBJECT, TEXT, DescribedRoute, Operation, record
 from toolwire.gateway.upstream import NO_PAGE, UpstreamClient
 from toolwire.wire.encode.outbound import Json
 
@@ -27,6 +28,16 @@ class Listing:
         self._source = source
         self._looked_at = float("-inf")
         self._trouble = ""
+
+    def routes(self) -> list[DescribedRoute]:
+        states = record({"reason": TEXT}, status={"enum": ["ready", "unavailable"]})
+        return [
+            DescribedRoute(
+                "/v1/models", self.models, "GET", Operation({200: OBJECT}, query=dict.fromkeys(_PAGES, TEXT))
+            ),
+            DescribedRoute("/v1/models/{name:path}", self.model, "GET", Operation({200: OBJECT})),
+            DescribedRoute("/readyz", self.ready, "GET", Operation({200: states, 503: states})),
+        ]
 
     async def models(self, request: Request) -> Response:
         """The models, in a form that OpenAI's and Anthropic's clients both read. Raises Rejected."""

@@ -77,6 +77,7 @@ class MetricsPage:
         self._shared: SharedState | None = None
 
     async def show(self, _: Request) -> Response:
+        """The metrics of this process and of the store, as Prometheus reads them."""
         if self._shared is None and self._read is not None:
             self._shared = SharedState(self._metrics, self._read)
         if self._shared is not None:

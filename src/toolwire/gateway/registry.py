@@ -7,13 +7,13 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from toolwire.assemble.registry import find_row, newest_first, remove_rows, row_object
 from toolwire.define.service_rows import LARGEST_ROW, read_row
 from toolwire.errors import DefinitionError
 from toolwire.gateway.faults import Fault, Rejected, told_to_client
 from toolwire.gateway.guard import read_body
+from toolwire.gateway.openapi import FLAG, NUMBER, OBJECT, TEXT, DescribedRoute, Operation, list_of, record
 from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import TransferLimits
 from toolwire.protocol.registrations import ToolRegistration
@@ -23,6 +23,12 @@ from toolwire.wire.utp.violations import Violation
 
 PATH = "/v1/projects/{project}/tools"
 _BODY_BYTES = 2 * LARGEST_ROW
+
+ROW = record(
+    project_id=TEXT, tool_name=TEXT, version=TEXT, description=TEXT, parameters=OBJECT, target_subject=TEXT,
+    after_execution=TEXT, options=OBJECT, digest=TEXT, created_at=NUMBER, updated_at=NUMBER,
+)  # fmt: skip
+"""What `row_object` gives, as the API's document says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,14 @@ class Registry:
         self._access = access
         self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, _BODY_BYTES))
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[DescribedRoute]:
+        rows = Operation({200: record(data=list_of(ROW))})
+        written = Operation({200: ROW, 201: ROW}, OBJECT, {"replace": FLAG})
         return [
-            Route(PATH, self.listed, methods=["GET"]),
-            Route(f"{PATH}/{{which}}", self.one, methods=["GET"]),
-            Route(f"{PATH}/{{which}}", self.put, methods=["PUT"]),
-            Route(f"{PATH}/{{which}}", self.remove, methods=["DELETE"]),
+            DescribedRoute(PATH, self.listed, "GET", rows),
+            DescribedRoute(f"{PATH}/{{which}}", self.one, "GET", Operation({200: ROW})),
+            DescribedRoute(f"{PATH}/{{which}}", self.put, "PUT", written),
+            DescribedRoute(f"{PATH}/{{which}}", self.remove, "DELETE", replace(rows, query={"all": FLAG})),
         ]
 
     async def listed(self, request: Request) -> Response:

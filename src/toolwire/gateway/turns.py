@@ -9,7 +9,6 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from toolwire.assemble.event_log import LoggedEvent
 from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService, UnknownAgent, UnknownModel, UnknownTool
@@ -28,6 +27,20 @@ from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.frames import KEEP_ALIVE, named
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.middleware import Scope
+from toolwire.gateway.openapi import (
+    ANYTHING,
+    COUNT,
+    EVENTS,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    DescribedRoute,
+    Operation,
+    list_of,
+    or_null,
+    record,
+    text,
+)
 from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import TransferLimits
 from toolwire.hub.submitting import submit_result_tool
@@ -47,6 +60,29 @@ _LONGEST = {"question": 1024 * 1024, "thread": 200, "system": 100_000, "model": 
 _FIELDS = (*_LONGEST, "tools", "result_schema")
 _MOST_TOOLS = 1_000
 _LONGEST_KEY = 200
+_STATES: Json = {"enum": ["queued", "running", "waiting", "interrupted", "ended"]}
+_USAGE = record(input_tokens=COUNT, output_tokens=COUNT, cached_tokens=COUNT, cost_usd=or_null(NUMBER))
+
+NEW_TURN: Json = {
+    "type": "object",
+    "properties": {
+        **{name: text(most) for name, most in _LONGEST.items()},
+        "tools": {"type": "array", "items": TEXT, "minItems": 1, "maxItems": _MOST_TOOLS},
+        "result_schema": OBJECT,
+    },
+    "required": ["question"],
+    "additionalProperties": False,
+}
+TURN = record(
+    id=TEXT, project=TEXT, agent=TEXT, thread=TEXT, model=TEXT, question=TEXT, state=_STATES, waits=list_of(OBJECT),
+    reason=or_null(TEXT), answer=or_null(TEXT), value=ANYTHING, error=or_null(TEXT), usage=_USAGE, calls=COUNT,
+    started_at=NUMBER,
+)  # fmt: skip
+TURN_ROW = record(
+    id=TEXT, agent=TEXT, thread=TEXT, model=TEXT, question=TEXT, state=_STATES, reason=or_null(TEXT),
+    answer=or_null(TEXT), value=ANYTHING, calls=COUNT, started_at=NUMBER, updated_at=NUMBER,
+)  # fmt: skip
+"""What `_view` and `_row` give, as the API's document says it."""
 
 
 class Turns:
@@ -56,14 +92,18 @@ class Turns:
         self._service = service
         self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, _BODY_BYTES))
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[DescribedRoute]:
+        pages = {"limit": COUNT, "before": COUNT, "after": COUNT}
+        listed = Operation({200: record(data=list_of(TURN_ROW), next=or_null(COUNT))}, query=pages)
+        events = Operation({200: TEXT, 204: None}, query={"after": TEXT}, media=EVENTS)
+        shown, accepted = Operation({200: TURN}), Operation({202: TURN})
         return [
-            Route(PATH, self.begin, methods=["POST"]),
-            Route(PATH, self.listed, methods=["GET"]),
-            Route(f"{PATH}/{{id}}", self.one, methods=["GET"]),
-            Route(f"{PATH}/{{id}}/events", self.events, methods=["GET"]),
-            Route(f"{PATH}/{{id}}/resume", self.resume, methods=["POST"]),
-            Route(f"{PATH}/{{id}}/cancel", self.cancel, methods=["POST"]),
+            DescribedRoute(PATH, self.begin, "POST", replace(accepted, body=NEW_TURN)),
+            DescribedRoute(PATH, self.listed, "GET", listed),
+            DescribedRoute(f"{PATH}/{{id}}", self.one, "GET", shown),
+            DescribedRoute(f"{PATH}/{{id}}/events", self.events, "GET", events),
+            DescribedRoute(f"{PATH}/{{id}}/resume", self.resume, "POST", accepted),
+            DescribedRoute(f"{PATH}/{{id}}/cancel", self.cancel, "POST", shown),
         ]
 
     async def begin(self, request: Request) -> Response:
