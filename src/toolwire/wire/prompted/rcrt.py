@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
-from toolwire.protocol.tools import Tool
+from toolwire.protocol.tools import Delivery, Tool
 from toolwire.wire.encode.outbound import CallIds, Json, is_failure, once_per_tool, to_json, words
 from toolwire.wire.prompted.messages import prompted
 
@@ -21,7 +21,10 @@ Answer with nothing but one JSON object of exactly this shape:
 "requestId":"tool-name-1","return_to_llm":true}}]}}}}}}
 - tool: a name from the list, written exactly so; input: its parameters, {{}} if it has none.
 - requestId: a new id for each request; its result comes back under this id as a tool.response.v1 object.
-- return_to_llm: true if you need the result to go on, false if it goes straight to the user.
+- return_to_llm: true if you need the result to go on (to reason about it, to handle an error, for a next step); \
+false if it is the final answer and goes straight to the user. An error always comes back to you.
+- config_id: only where a tool's configuration was named to you; otherwise leave it out.
+- Several requests of one answer run at the same time, and their results come back together.
 - Without anything to request, tool_requests is []."""
 
 
@@ -53,7 +56,14 @@ def write_reply(reply: Reply, ids: CallIds) -> str:
 
 
 def _request(call: ToolCall, ids: CallIds) -> Json:
-    return {"tool": call.name, "input": call.arguments, "requestId": ids.claim(call), "return_to_llm": True}
+    options = call.options
+    returns = options is None or options.delivery is not Delivery.USER
+    request: Json = {
+        "tool": call.name, "input": call.arguments, "requestId": ids.claim(call), "return_to_llm": returns,
+    }  # fmt: skip
+    if options is not None and options.config_id:
+        request["config_id"] = options.config_id
+    return request
 
 
 def write_results(results: Sequence[ToolResult], ids: CallIds) -> str:
@@ -63,10 +73,11 @@ def write_results(results: Sequence[ToolResult], ids: CallIds) -> str:
 
 def response(result: ToolResult, ids: CallIds) -> Json:
     """A result as a response. Its output is an object, even where the tool said only words."""
-    context: Json = {"request_id": ids.of(result), "tool": result.name, "status": "success", "output": _output(result)}
+    request_id = ids.of(result)
+    context: Json = {"request_id": request_id, "tool": result.name, "status": "success", "output": _output(result)}
     if is_failure(result):
         context |= {"status": "error", "output": None, "error": words(result)}
-    return {"schema_name": "tool.response.v1", "context": context}
+    return {"schema_name": "tool.response.v1", "tags": ["tool:response", f"request:{request_id}"], "context": context}
 
 
 def _output(result: ToolResult) -> Any:
