@@ -170,7 +170,16 @@ class SimulatedDevice:
             )
             self._spawn(self._quietly(said))
 
-        context = changed(Context.of(info), report=report)
+        def write(text: str, stream: str) -> None:
+            nonlocal number
+            number += 1
+            said = EdgeProgress(
+                self._newest[key].request_id, self.name, number, ProgressKind.OUTPUT, key, command.epoch, text,
+                stream=stream,
+            )  # fmt: skip
+            self._spawn(self._quietly(said))
+
+        context = changed(Context.of(info), report=report, write=write)
         try:
             result = await self._executor.execute(allowed, context)
             await asyncio.sleep(0)

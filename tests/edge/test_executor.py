@@ -23,6 +23,7 @@ from toolwire.edge.orchestrator.unexpected import UnexpectedReports
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.events import CallOutput, CallProgress, Event
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.values import changed
@@ -390,3 +391,23 @@ async def test_a_broker_that_comes_back_brings_the_calls_to_their_ends(tmp_path:
 
     assert [result.text for result in results] == [f"{pin}=1" for pin in range(5)]
     assert set(shed.runs.values()) == {1}
+
+
+@pytest.mark.feature("F142")
+async def test_output_and_progress_of_a_device_arrive_while_it_works(place: Place) -> None:
+    @tool(effect=Effect.PURE)
+    async def build(context: Context) -> str:
+        """Build."""
+        context.progress("half", 0.5)
+        context.output("compiling\n")
+        context.output("careful\n", "stderr")
+        await asyncio.sleep(0.05)
+        return "built"
+
+    events: list[Event] = []
+    async with place.device("shed", (build,)), place.hub() as one:
+        await one.agent(call("build"), "Done.").ask("Build", on_event=events.append)
+
+    assert [(event.message, event.fraction) for event in events if isinstance(event, CallProgress)] == [("half", 0.5)]
+    told = [(event.text, event.stream) for event in events if isinstance(event, CallOutput)]
+    assert told == [("compiling\n", "stdout"), ("careful\n", "stderr")]

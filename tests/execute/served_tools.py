@@ -71,6 +71,17 @@ async def report(context: Context) -> str:
 
 
 @tool
+async def write_lines(context: Context) -> str:
+    """Write some lines while it works."""
+    context.output("one\ntw")
+    context.output("o\n")
+    await asyncio.sleep(0)
+    context.output("careful\n", "stderr")
+    context.output("three")
+    return "written"
+
+
+@tool
 def describe(context: Context) -> dict[str, Any]:
     """Say what is known about the call."""
     return {
@@ -200,6 +211,7 @@ async def die_harmlessly() -> str:
 TOOLS: tuple[Tool, ...] = (
     echo, echo_in_thread, fail, wait, wait_in_thread, report, describe, read_page, show, produce, leak, die,
     die_harmlessly, use_files, read_file_again, list_marks, try_it, start_job, finish_job, report_much, read_some,
+    write_lines,
 )  # fmt: skip
 
 

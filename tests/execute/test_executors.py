@@ -21,7 +21,7 @@ from toolwire.execute.router import Router
 from toolwire.execute.service import ServiceExecutor, tools_of
 from toolwire.protocol.calls import Allowed, Image, Text, ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo, Context, Recorder, Trial
-from toolwire.protocol.events import CallFinished, CallProgress, Event
+from toolwire.protocol.events import CallFinished, CallOutput, CallProgress, Event
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import BusService, Edge, Grant, McpServer, Service, Target, Tool
 from toolwire.protocol.values import changed
@@ -159,6 +159,21 @@ async def test_progress_arrives_in_order_before_the_result(bench: Bench) -> None
     assert told == [("part 0", 0.0), ("part 1", 1 / 3), ("part 2", 2 / 3)]
 
 
+@pytest.mark.feature("F142")
+async def test_output_arrives_while_the_tool_still_runs_and_before_the_result(bench: Bench) -> None:
+    events: list[Event] = []
+    await bench.agent(call("write_lines"), "Done.").ask("Write", on_event=events.append)
+
+    told = [event for event in events if isinstance(event, (CallOutput, CallFinished))]
+    pieces = [(event.text, event.stream, event.offset) for event in told if isinstance(event, CallOutput)]
+    assert isinstance(told[-1], CallFinished)
+    assert "".join(text for text, stream, _ in pieces if stream == "stdout") == "one\ntwo\nthree"
+    assert "".join(text for text, stream, _ in pieces if stream == "stderr") == "careful\n"
+    assert [offset for _, _, offset in pieces] == [
+        sum(len(text) for text, _, _ in pieces[:place]) for place in range(len(pieces))
+    ]
+
+
 async def test_a_tool_knows_the_same_about_its_call(bench: Bench) -> None:
     context = Context(
         "call_1", "turn_1", "garden", "ann", Grant(roots=("/srv/x",)), attempt=2, thread="t",
@@ -281,7 +296,7 @@ async def test_what_a_tool_tells_when_its_caller_is_gone_waits_for_the_next_one(
 
 
 def test_every_field_of_a_context_is_data_that_travels_or_an_operation() -> None:
-    operations = {"report", "canceled", "told", "recorder", "trial", "begins", "reveal"}
+    operations = {"report", "write", "canceled", "told", "recorder", "trial", "begins", "reveal"}
 
     assert {field.name for field in fields(Context)} - operations == {
         field.name for field in fields(CallInfo)
@@ -294,7 +309,7 @@ def test_every_operation_of_a_context_is_in_this_suite() -> None:
     methods = {name for name, value in vars(Context).items() if callable(value) and not name.startswith("_")}
     recorded = {name for name in vars(Recorder) if not name.startswith("_")}
 
-    assert methods - {"of"} == {"progress", "ran_in", "read_file", "wrote_file", "touched", "read_from"}
+    assert methods - {"of"} == {"progress", "output", "ran_in", "read_file", "wrote_file", "touched", "read_from"}
     assert [name for name in methods - {"of"} if f"context.{name}(" not in tools] == []
     assert [name for name in recorded if f"context.recorder.{name}(" not in tools] == []
 

@@ -11,7 +11,7 @@ from toolwire.assemble.services import require_name_for_bus
 from toolwire.bus.contract import Bus
 from toolwire.errors import BusError
 from toolwire.fleet.arrivals import Arrivals
-from toolwire.fleet.dispatcher import Report
+from toolwire.fleet.dispatcher import Report, Write
 from toolwire.fleet.progress import Progress, hear_progress
 from toolwire.fleet.relay import MOST_WAITING, Relay
 from toolwire.fleet.wakeups import hear_woken_turns
@@ -43,6 +43,7 @@ class BusLink:
         self.arrivals = Arrivals()
         self._relay: Relay | None = None
         self._reports: OrderedDict[tuple[str, str], Report] = OrderedDict()
+        self._outputs: OrderedDict[tuple[str, str], Write] = OrderedDict()
         self._tell: Callable[[Progress], None] | None = None
         self._first: deque[tuple[Dispatch, CallCard]] = deque(maxlen=MOST_WAITING)
         self._task: asyncio.Task[None] | None = None
@@ -53,6 +54,11 @@ class BusLink:
             return
         self._first.append((dispatch, card))
         self._connect()
+
+    def watch_output(self, turn_id: str, call_id: str, write: Write) -> None:
+        self._outputs[turn_id, call_id] = write
+        while len(self._outputs) > MOST_WATCHED:
+            self._outputs.popitem(last=False)
 
     def watch(self, turn_id: str, call_id: str, report: Report) -> None:
         self._reports[turn_id, call_id] = report
@@ -128,7 +134,11 @@ class BusLink:
             await asyncio.gather(*work, return_exceptions=True)
 
     def _progress(self, progress: Progress) -> None:
-        if (report := self._reports.get((progress.turn_id, progress.call_id))) is not None:
+        call = progress.turn_id, progress.call_id
+        if progress.stream:
+            if (write := self._outputs.get(call)) is not None:
+                write(progress.message, progress.stream)
+        elif (report := self._reports.get(call)) is not None:
             report(progress.message, progress.fraction)
         if self._tell is not None:
             self._tell(progress)

@@ -41,7 +41,7 @@ from toolwire.settings import ModelChoice
 
 _KEYED_TURNS = uuid.UUID("6f1c9a52-7d0e-4f0b-9f53-1f2f6f0f8a11")
 _MOST_ERRORS = 1_000
-FAILED, PROGRESS = "turn_failed", "call_progress"
+FAILED, PROGRESS, OUTPUT = "turn_failed", "call_progress", "call_output"
 
 
 class UnknownTool(SettingsError):
@@ -239,8 +239,11 @@ class TurnService:
     def _came_on(self, progress: Progress) -> None:
         """Tell those who watch a turn what a worker says about one of its calls."""
         if not self.log.needs(progress.turn_id):
-            said = {"call_id": progress.call_id, "message": progress.message, "fraction": progress.fraction}
-            self.log.note(progress.turn_id, PROGRESS, {"event": PROGRESS, "turn": progress.turn_id, **said})
+            kind, said = PROGRESS, {"message": progress.message, "fraction": progress.fraction}
+            if progress.stream:
+                kind, said = OUTPUT, {"text": progress.message, "stream": progress.stream}
+            about = {"event": kind, "turn": progress.turn_id, "call_id": progress.call_id}
+            self.log.note(progress.turn_id, kind, {**about, **said})
 
     def _ran(self, ran: RanTurn) -> None:
         self._errors.pop(ran.turn_id, None)

@@ -57,6 +57,7 @@ class Options(TypedDict, total=False):
     delivery: Delivery
     after_execution: AfterExecution | str
     controls_turn: bool
+    shows_output: bool
     untrusted: bool
     sandbox: str
     version: str

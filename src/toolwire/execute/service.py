@@ -190,6 +190,8 @@ class ServiceExecutor:
             match message:
                 case {"kind": "progress", "message": str(words)}:
                     context.progress(words, message.get("fraction"))
+                case {"kind": "output", "text": str(text), "stream": str(stream)}:
+                    context.output(text, stream)
                 case {"kind": "marks"}:
                     marks = await context.recorder.marks(context.project)
                     await channel.send({**write_marks(marks), "number": message.get("number")})

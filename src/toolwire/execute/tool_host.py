@@ -18,6 +18,7 @@ from toolwire.errors import Suspended, ToolFailure
 from toolwire.execute.channel import LARGE_BYTES, Channel, Disconnected, Json
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.execute.output_buffer import OutputBuffer
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code, Status
@@ -113,8 +114,12 @@ class ToolHost:
             clean, part = self._clean([words, fraction])
             loop.call_soon_threadsafe(channel.offer, {"kind": "progress", "message": clean, "fraction": part})
 
+        def tell(text: str, stream: str, _offset: int) -> None:
+            channel.offer({"kind": "output", "text": text, "stream": stream})
+
+        output = OutputBuffer(tell, self._clean)
         recorder = _CallRecorder(self, caller, str(message.get("caller", "")))
-        context = changed(Context.of(info, report), reveal=self._reveal, recorder=recorder)
+        context = changed(Context.of(info, report), write=output.write, reveal=self._reveal, recorder=recorder)
         work = loop.create_task(self._run(allowed, context, caller), name="toolwire-served-call")
         listening = loop.create_task(caller.listen(), name="toolwire-caller")
         try:
@@ -124,6 +129,7 @@ class ToolHost:
                 await asyncio.wait((work,))
                 return None
             result = work.result()
+            output.close()
             large = sum(len(getattr(block, "text", "")) for block in result.content) > LARGE_BYTES
             wanted = None if context.trial is None else context.trial.wanted
             told = self._without_secrets(write_ended(result, context.told, wanted), "told", "wanted")

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from toolwire.define.service_arguments import HiddenArgument
 from toolwire.errors import CallHeld
@@ -43,6 +43,7 @@ class Sender(Protocol):
 
 
 Report = Callable[[str, float | None], None]
+Write = Callable[[str, str], None]
 
 
 class Watches(Protocol):
@@ -51,6 +52,13 @@ class Watches(Protocol):
     def watch(self, turn_id: str, call_id: str, report: Report) -> None:
         """Tell `report` what the worker says about a call."""
         ...
+
+
+@runtime_checkable
+class WatchesOutput(Protocol):
+    """The same for what calls write while they run."""
+
+    def watch_output(self, turn_id: str, call_id: str, write: Write) -> None: ...
 
 
 class BusDispatcher:
@@ -119,6 +127,8 @@ class BusDispatcher:
         )  # fmt: skip
         if self._watches is not None and self._stays_s == math.inf:  # else the call outlives whoever could be told here
             self._watches.watch(context.turn_id, context.call_id, context.report)
+            if isinstance(self._watches, WatchesOutput):
+                self._watches.watch_output(context.turn_id, context.call_id, context.write)
         arrival = self._expect(context)
         try:
             kept = await self._store.dispatch(dispatch, [row])

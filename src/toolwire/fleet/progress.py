@@ -17,17 +17,26 @@ from toolwire.wire.utp.writing import json_bytes
 
 NAME = "progress"
 LONGEST = 1_000
-MOST_BYTES = 8 * 1024
+LONGEST_OUTPUT = 4 * 1024
+MOST_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a tool has said about a call: `fraction` runs from 0 to 1."""
+    """What a tool has said about a call: `fraction` runs from 0 to 1. With a `stream`, it is a piece of its output."""
 
     turn_id: str
     call_id: str
     message: str
     fraction: float | None
+    stream: str = ""
+
+
+def output_message(card: CallCard, channel: str, text: str, stream: str) -> BusMessage:
+    """Raises BadSubject."""
+    said = {"agent_turn_id": card.turn_id, "tool_call_id": card.call.id, "output": text[:LONGEST_OUTPUT]}
+    subject = Subject.stream(card.project, channel, agent_token(card.agent), NAME)
+    return BusMessage(str(subject), json_bytes({**said, "stream": stream}))
 
 
 def progress_message(card: CallCard, channel: str, message: str, fraction: float | None) -> BusMessage:
@@ -48,6 +57,9 @@ def read_progress(message: BusMessage, project: str) -> Progress | None:
     if isinstance(said, Violation) or subject.category is not Category.STREAM or project not in ("*", subject.project):
         return None
     match said:
+        case {"agent_turn_id": str(turn_id), "tool_call_id": str(call_id), "output": str(text), "stream": str(stream)}:
+            named = "stderr" if stream == "stderr" else "stdout"
+            return Progress(turn_id, call_id, text[:LONGEST_OUTPUT], None, named)
         case {"agent_turn_id": str(turn_id), "tool_call_id": str(call_id), "message": str(words)}:
             fraction = said.get("fraction")
             if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:

@@ -33,12 +33,12 @@ from toolwire.errors import (
 from toolwire.execute.contract import Executor
 from toolwire.fleet.fair_share import FairSlots
 from toolwire.fleet.parcels import NO_ORIGIN, Parcel, call_card, read_parcel, wakeup_message
-from toolwire.fleet.progress import progress_message
+from toolwire.fleet.progress import output_message, progress_message
 from toolwire.hub.claimed import ClaimedJourney
 from toolwire.hub.runtime import Runtime
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.calls import Allowed, ToolResult
-from toolwire.protocol.events import CallProgress, Emit, Event
+from toolwire.protocol.events import CallOutput, CallProgress, Emit, Event
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject, Subject
@@ -324,10 +324,13 @@ class ToolWorker:
         def emit(event: Event) -> None:
             nonlocal next_at
             now = asyncio.get_running_loop().time()
-            if not isinstance(event, CallProgress) or now < next_at:
+            if isinstance(event, CallOutput):  # buffered and bounded where it comes from
+                telling = self._tell(output_message(held, channel, event.text, event.stream))
+            elif isinstance(event, CallProgress) and now >= next_at:
+                next_at = now + _TELL_EVERY_S
+                telling = self._tell(progress_message(held, channel, event.message, event.fraction))
+            else:
                 return
-            next_at = now + _TELL_EVERY_S
-            telling = self._tell(progress_message(held, channel, event.message, event.fraction))
             task = asyncio.create_task(telling, name="toolwire-progress")
             self._telling_now.add(task)
             task.add_done_callback(self._telling_now.discard)

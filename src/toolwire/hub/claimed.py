@@ -32,6 +32,8 @@ class ClaimedJourney(Journey):
     async def run(self, allowed: Allowed) -> ToolResult:
         """Its result, which the caller closes it with."""
         outcome = await (self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed))
+        if self._output is not None:
+            self._output.close()
         if isinstance(outcome, ToolResult):
             return outcome
         message = f"{allowed.call.name!r} waits for something, which a tool behind the bus cannot."

@@ -19,6 +19,7 @@ from toolwire.deliver.told import with_told
 from toolwire.errors import CallHeld, StoreError, StoreUnavailable, Suspended
 from toolwire.execute.contract import AbandonsWork, Arrival, Dispatched
 from toolwire.execute.inprocess import DEADLINE_NOTE
+from toolwire.execute.output_buffer import OutputBuffer
 from toolwire.execute.resources import Busy
 from toolwire.hub.calls import Accepted, Detached, Outcome, Refused, Waiting
 from toolwire.hub.results import is_plain, show_result, without_secrets
@@ -31,7 +32,7 @@ from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.context import Context, Trial, not_noted
-from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Emit
+from toolwire.protocol.events import CallFinished, CallOutput, CallProgress, CallStarted, Emit
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import AuditRow, CallCard
@@ -68,7 +69,8 @@ _context = making_from(
 class Journey:
     """Sees one call of a step to its result."""
 
-    __slots__ = ("_alone", "_announced", "_begun", "_card", "_emit", "_files", "_one", "_services", "_slots", "_turn")
+    __slots__ = ("_alone", "_announced", "_begun", "_card", "_emit", "_files", "_one", "_output", "_services", "_slots",
+                 "_turn")  # fmt: skip
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class Journey:
         self._alone = alone
         self._announced = self._begun = False
         self._files: approved_files.ApprovedFiles | None = None
+        self._output: OutputBuffer | None = None
 
     async def finish(self) -> ToolResult | Waiting:
         """The one result of the call, whatever happens on the way, or what it waits for."""
@@ -306,7 +309,9 @@ class Journey:
             outcome = ToolResult.failed(allowed.call, Code.EXECUTION_FAILED, said)
         assert isinstance(outcome, ToolResult)
         with suppress(StoreError):  # another process has ended it; the audit log has this result, too
-            self._tell_finished(await close_call(self._services, self._card, outcome))
+            result = self._tell_finished(await close_call(self._services, self._card, outcome))
+            if allowed.tool.shows_output and not allowed.tool.untrusted and not result.untrusted:
+                self._services.shown_output.end(self._turn.id, self._card.call, result)
 
     async def _keep_claim(self, work: "asyncio.Future[Outcome]") -> None:
         """Renew the lease of a call, and stop its work where the lease is lost or the call is to be canceled."""
@@ -472,15 +477,25 @@ class Journey:
             services.recorder, True, services.store.begins,
             turn.trace if telemetry is None else telemetry.trace_of(turn, card.call.id),
         )  # fmt: skip
-        if emit is None:
+        shows = allowed.tool.shows_output and card.detached and not allowed.tool.untrusted
+        if emit is None and not shows:
             return context
         loop, call_id, clean = asyncio.get_running_loop(), card.call.id, services.clean
 
         def report(message: str, fraction: float | None) -> None:
             """Tools in threads report too, so the watcher is told on the loop."""
-            loop.call_soon_threadsafe(emit, CallProgress(call_id, clean(message), fraction))
+            if emit is not None:
+                loop.call_soon_threadsafe(emit, CallProgress(call_id, clean(message), fraction))
 
-        return changed(context, report=report)
+        def tell(text: str, stream: str, offset: int) -> None:
+            if emit is not None:
+                emit(CallOutput(call_id, text, stream, offset))
+            if shows:
+                services.shown_output.add(turn.id, card.call, text)
+
+        if self._output is None:
+            self._output = OutputBuffer(tell, clean)
+        return changed(context, report=report, write=self._output.write)
 
     # The end
 
@@ -490,6 +505,8 @@ class Journey:
             await close_call(self._services, self._card, canceled(self._card.call, begun=begun), ran=begun)
 
     def _tell_finished(self, result: ToolResult, *, replayed: bool = False) -> ToolResult:
+        if self._output is not None:
+            self._output.close()
         if self._emit:
             self._emit(CallFinished(self._card.call, result, replayed))
         return result

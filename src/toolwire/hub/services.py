@@ -15,6 +15,7 @@ from toolwire.execute.resources import Locks, Resources
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.provenance import ContextRecorder
 from toolwire.hub.shared_locks import SharedLocks
+from toolwire.hub.shown_output import ShownOutput
 from toolwire.hub.slots import Slots
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import NeedsApproval, ToolResult
@@ -88,6 +89,7 @@ class Services:
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
         self.detached: set[asyncio.Task[None]] = set()
         self.detached_lease_s = DETACHED_LEASE_S
+        self.shown_output = ShownOutput()
         self.rates: dict[str, float] = {}
         self._agents: dict[tuple[str, str], Slots] = {}
 

@@ -187,6 +187,8 @@ class Runner:
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
                 case AskModel():
+                    if shown := self._runtime.shown_output.take(held.turn.id):
+                        held.turn = await self._note(held.turn, shown)
                     if self._intervene is not None:
                         held.turn = await self._intervened(held.turn, self._intervene)
                     if held.turn.ending is None:
@@ -203,12 +205,15 @@ class Runner:
             case Ending():
                 return stopped(turn, word)
             case str():
-                note = Note(word)
-                await self._runtime.store.append_note(turn, note)
-                if self._emit:
-                    self._emit(Noted(word))
-                return noted(turn, note)
+                return await self._note(turn, word)
         return turn
+
+    async def _note(self, turn: Turn, text: str) -> Turn:
+        note = Note(text)
+        await self._runtime.store.append_note(turn, note)
+        if self._emit:
+            self._emit(Noted(text))
+        return noted(turn, note)
 
     async def _ask(self, turn: Turn) -> Turn:
         closing = turn.closing

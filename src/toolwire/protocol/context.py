@@ -17,6 +17,10 @@ def _no_report(message: str, fraction: float | None) -> None:
     """There is no watcher."""
 
 
+def _no_output(text: str, stream: str) -> None:
+    """There is no watcher."""
+
+
 class Recorder(Protocol):
     """Puts on record what calls tell, and knows what earlier turns left behind."""
 
@@ -120,6 +124,7 @@ class Context:
     epoch: int = 0
     trace: TraceContext = NO_TRACE
     step_id: str = ""
+    write: Callable[[str, str], None] = field(default=_no_output, repr=False, compare=False)
 
     @staticmethod
     def of(info: CallInfo, report: Callable[[str, float | None], None] = _no_report) -> "Context":
@@ -147,6 +152,10 @@ class Context:
     def progress(self, message: str, fraction: float | None = None) -> None:
         """Tell the watchers of the turn how far the work is; `fraction` runs from 0 to 1."""
         self.report(message, fraction)
+
+    def output(self, text: str, stream: str = "stdout") -> None:
+        """Show the watchers of the turn what the tool writes while it works. Its result is another matter."""
+        self.write(text, stream)
 
     def ran_in(self, engine: str, profile: str, traffic: Traffic = NO_TRAFFIC) -> None:
         """Say which sandbox confined what the tool ran, and where that went; the result will name both.

@@ -66,6 +66,16 @@ class CallProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class CallOutput:
+    """A piece of what a running tool has written to `stream`; `offset` counts the characters of the call before it."""
+
+    call_id: str
+    text: str
+    stream: str = "stdout"
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CallFinished:
     call: ToolCall
     result: ToolResult
@@ -105,6 +115,7 @@ Event = (
     | ApprovalAsked
     | CallStarted
     | CallProgress
+    | CallOutput
     | CallFinished
     | Noted
     | TurnWaiting

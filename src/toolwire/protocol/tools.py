@@ -147,6 +147,7 @@ Target = InProcess | Service | Edge | McpServer | BusService
     timeout_s=above_zero, max_timeout_s=above_zero, polling=flag, delivery=one_of(Delivery),
     untrusted=flag, sandbox=text, version=text, skill=text, platforms=names, examples=_examples, reading_box=flag,
     trial_box=flag, in_flight=optional(count(1)), after_execution=one_of(AfterExecution), controls_turn=flag,
+    shows_output=flag,
 )  # fmt: skip
 @quick
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,8 @@ class Tool:
     At most `in_flight` calls of it run at once, over all processes that share the store.
     `must_ask(arguments, roots)` says why a call needs approval whatever is confirmed; "" where it does not.
     `after_execution` says what a turn does about a call: go on with its result, end with it, or not wait for it. A
-    result may override that only where the tool `controls_turn`.
+    result may override that only where the tool `controls_turn`. While a call runs on its own, the model reads before
+    each step what it has written, where the tool `shows_output` and is not `untrusted`.
     """
 
     name: str
@@ -193,6 +195,7 @@ class Tool:
     must_ask: Callable[[Mapping[str, Any], tuple[str, ...]], str] | None = None
     after_execution: AfterExecution = AfterExecution.SUSPEND
     controls_turn: bool = False
+    shows_output: bool = False
 
     @property
     def agreement(self) -> "Agreement":

@@ -18,6 +18,7 @@ from toolwire.protocol.chat import ProviderWait, TextDelta
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
+    CallOutput,
     CallProgress,
     CallStarted,
     Emit,
@@ -104,6 +105,8 @@ class Watcher:
                 if running := self._running.get(call_id):
                     share = "" if fraction is None else f" {fraction:.0%}"
                     running.progress = one_line(f"{message}{share}", 40)
+            case CallOutput(call_id, text, stream):
+                self._show_output(call_id, text, stream)
             case CallFinished(call, result):
                 self._finish(call, result)
             case Noted(text):
@@ -112,6 +115,14 @@ class Watcher:
             case TurnEnded(ending=ending):
                 self._rest()
                 self._answer(ending.answer)
+
+    def _show_output(self, call_id: str, text: str, stream: str) -> None:
+        """Lines of a running tool, above what moves."""
+        if call_id not in self._running:
+            return
+        self._end_line()
+        for line in text.splitlines():
+            self._screen.tell(f"  │ {one_line(line, self._width - 4)}", "red" if stream == "stderr" else "dim")
 
     @property
     def _width(self) -> int:

@@ -247,7 +247,9 @@ def _absence(device: Device, now: float) -> str:
 
 
 def _pass_on(progress: EdgeProgress, context: Context) -> None:
-    if progress.kind is ProgressKind.PROGRESS:
+    if progress.kind is ProgressKind.OUTPUT:
+        context.output(progress.text, "stderr" if progress.stream == "stderr" else "stdout")
+    elif progress.kind is ProgressKind.PROGRESS:
         fraction = progress.fraction
         context.progress(progress.text[:1_000], fraction if fraction is not None and fraction <= 1 else None)
 

@@ -1,6 +1,7 @@
 """The shell, on whatever runs commands: `bash` for what ends soon; `job_tools.py` has what goes on."""
 
 import asyncio
+from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -233,12 +234,14 @@ def _command(context: Context, text: str, workdir: str) -> Command:
 
 
 def _progress(context: Context) -> Listener:
-    """Tells the watcher the last line of output, now and then."""
+    """Shows the watcher what the command writes, and its last line as progress now and then."""
     told = 0.0
     clock = asyncio.get_running_loop().time
+    decoders = {name: getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
 
-    def listen(_stream: str, piece: bytes) -> None:
+    def listen(stream: str, piece: bytes) -> None:
         nonlocal told
+        context.output(decoders[stream].decode(piece), stream)
         if clock() - told >= _REPORT_EVERY_S and (line := last_line(piece)):
             told = clock()
             context.progress(line)

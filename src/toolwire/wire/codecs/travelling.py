@@ -32,7 +32,8 @@ PROTOCOL = 1
 
 _TEXTS = ("name", "description", "category", "sandbox", "version", "skill")
 _FLAGS = (
-    "journaled", "requires_confirmation", "polling", "untrusted", "reading_box", "trial_box", "controls_turn"
+    "journaled", "requires_confirmation", "polling", "untrusted", "reading_box", "trial_box", "controls_turn",
+    "shows_output",
 )  # fmt: skip
 _NUMBERS = ("timeout_s", "max_timeout_s", "in_flight")
 _LISTS = ("reads", "writes", "examples")
