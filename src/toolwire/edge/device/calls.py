@@ -261,7 +261,9 @@ class CallPool:
                     await self._journal.start(row.key, harmless=row.harmless)
                 running.begun = True
                 running.progress = ProgressSender(self._reporter, lambda: running.command)
-                return await self.tools.run(allowed, info, running.progress.report)
+                result = await self.tools.run(allowed, info, running.progress.report, running.progress.write)
+                await running.progress.flush()
+                return result
             finally:
                 self._at_work -= 1
 

@@ -32,6 +32,7 @@ from toolwire.wire.mqtt.topics import Topics
 from toolwire.wire.utp.writing import json_bytes
 
 _SHOWN_CHARS = 16_000
+_FLUSH_S = 1.0
 _PROGRESS_PAUSE_S = 0.1
 _LONGEST_PROGRESS = 2_000
 
@@ -98,19 +99,37 @@ class ProgressSender:
         self._seq = 0
         self._word: tuple[str, float | None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._pieces: list[asyncio.Task[None]] = []
 
     def report(self, message: str, fraction: float | None) -> None:
         """May be called from any thread."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._take, message[:_LONGEST_PROGRESS], fraction)
 
+    def write(self, text: str, stream: str, _offset: int) -> None:
+        """Send a piece of output, after those that came before it."""
+        before = self._pieces[-1] if self._pieces else None
+        task = self._loop.create_task(self._send_piece(before, text, stream), name="toolwire-edge-output")
+        self._pieces.append(task)
+        task.add_done_callback(self._pieces.remove)
+
+    async def _send_piece(self, before: "asyncio.Task[None] | None", text: str, stream: str) -> None:
+        if before is not None:
+            await asyncio.wait((before,))
+        await self._send(ProgressKind.OUTPUT, text, None, stream)
+
+    async def flush(self) -> None:
+        """Wait a little until the output is sent: what comes after the report is not heard."""
+        if self._pieces:
+            await asyncio.wait(list(self._pieces), timeout=_FLUSH_S)
+
     async def accepted(self) -> None:
         """Say that the call is there and has not ended."""
         await self._send(ProgressKind.ACCEPTED, "", None)
 
     def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        for task in (*([self._task] if self._task is not None else []), *self._pieces):
+            task.cancel()
 
     def _take(self, message: str, fraction: float | None) -> None:
         self._word = message, fraction
@@ -123,12 +142,13 @@ class ProgressSender:
             await self._send(ProgressKind.PROGRESS, message, fraction)
             await asyncio.sleep(_PROGRESS_PAUSE_S)
 
-    async def _send(self, kind: ProgressKind, text: str, fraction: float | None) -> None:
+    async def _send(self, kind: ProgressKind, text: str, fraction: float | None, stream: str = "") -> None:
         self._seq += 1
         command = self._newest()
         message = EdgeProgress(
-            command.request_id, command.agent_id, self._seq, kind, command.record_id, command.epoch, text, fraction
-        )
+            command.request_id, command.agent_id, self._seq, kind, command.record_id, command.epoch, text, fraction,
+            stream,
+        )  # fmt: skip
         with suppress(BusError):
             await self._reporter.publish(message)
 

@@ -10,6 +10,8 @@ from toolwire.deliver.told import with_told
 from toolwire.deliver.visible import visible_result
 from toolwire.errors import Suspended
 from toolwire.execute.contract import AbandonsWork, Executor
+from toolwire.execute.output_buffer import OutputBuffer
+from toolwire.execute.output_buffer import Tell as TellOutput
 from toolwire.execute.resources import Busy, Resources
 from toolwire.plan.resources import claims, touches
 from toolwire.protocol.calls import Allowed, NeedsApproval, ToolCall, ToolResult
@@ -75,12 +77,19 @@ class DeviceTools:
             case denied:
                 return refused(denied)
 
-    async def run(self, allowed: Allowed, info: CallInfo, progress: Progress) -> ToolResult:
+    async def run(
+        self, allowed: Allowed, info: CallInfo, progress: Progress, write: TellOutput | None = None
+    ) -> ToolResult:
         """The result of an allowed call. Cancellation passes through, after the work of the tool was stopped."""
         context = changed(
             Context.of(changed(info, timeout_s=allowed.timeout_s), progress), grant=self._grant, reveal=self._reveal
         )
+        output = OutputBuffer(write, self._clean) if write is not None else None
+        if output is not None:
+            context = changed(context, write=output.write)
         result = await (self._run_holding(allowed, context) if touches(allowed.tool) else self._run(allowed, context))
+        if output is not None:
+            output.close()
         if self._scrub is not None:
             result = self._scrub(result)
         if context.told or allowed.tool.untrusted:
