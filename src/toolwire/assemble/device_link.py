@@ -149,7 +149,7 @@ def _key(project: ProjectFolder, store: Store | None) -> tuple[object, ...]:
 @asynccontextmanager
 async def _open(project: ProjectFolder, store: Store | None) -> AsyncIterator[DeviceLink]:
     chosen = project.settings.edge
-    signer, verifiers = _signing_key(project), _keys(project)
+    signer, verifiers = signing_key(project), _keys(project)
     unexpected = None if store is None else UnexpectedReports(store, project.name)
     client = DeviceClient(
         Topics(chosen.prefix),
@@ -209,7 +209,8 @@ def _keys(project: ProjectFolder) -> dict[str, Verifier]:
     return found
 
 
-def _signing_key(project: ProjectFolder) -> PrivateKey | None:
+def signing_key(project: ProjectFolder) -> PrivateKey | None:
+    """What commands and skills are signed with, if the settings name it. Raises SettingsError."""
     named = project.settings.edge.signing_key
     if named is None:
         return None

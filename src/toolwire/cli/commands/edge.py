@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolwire.cli.commands import edge_fleet, edge_init
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.errors import SettingsError
@@ -29,13 +30,18 @@ def _group() -> None:
     """Run tools on devices, over MQTT."""
 
 
+edge.command("init", cls=CliCommand)(edge_init.init)
+for _name, _command in edge_fleet.COMMANDS.items():
+    edge.command(_name, cls=CliCommand)(_command)
+
+# A text and not a path: what checks a path takes 8 MiB, and a device has few.
 Config = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="What this device is and obeys; edge init writes it.")
+    str, typer.Option("--config", metavar="FILE", help="What this device is and obeys; edge init writes it.")
 ]
 
 
 @edge.command("run", cls=CliCommand)
-def run(config: Config = Path("edge.toml")) -> Exit:
+def run(config: Config = "edge.toml") -> Exit:
     """Offer the tools of this device to orchestrators, and run what they ask for.
 
     Only signed commands of the orchestrators in the file are obeyed, and never beyond the capabilities that it grants.
@@ -43,7 +49,7 @@ def run(config: Config = Path("edge.toml")) -> Exit:
     ends it: it takes no more calls, and those that run may finish.
     """
     try:
-        asyncio.run(_run(device_config.read_config(config)))
+        asyncio.run(_run(device_config.read_config(Path(config))))
     except ImportError as missing:
         raise SettingsError(f"toolwire edge needs an extra: pip install 'toolwire[edge]' ({missing})") from None
     return Exit.DONE

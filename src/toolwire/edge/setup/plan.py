@@ -52,6 +52,7 @@ class EdgePlan:
     groups: tuple[str, ...] = ("device",)
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
 
 
 def check_name(name: str) -> str:

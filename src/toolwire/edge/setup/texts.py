@@ -36,6 +36,10 @@ groups = {_list(plan.groups)}
 [tools.paths]
 skills = "skills"
 
+[skills]
+# Names of skills that orchestrators may push here; "*" is any.
+accept = {_list(plan.skills)}
+
 [device]
 inputs = {_list(plan.inputs)}
 outputs = {_list(plan.outputs)}

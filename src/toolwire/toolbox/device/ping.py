@@ -10,7 +10,6 @@ import os
 import socket
 import struct
 from contextlib import suppress
-from statistics import fmean
 from time import perf_counter
 from typing import Annotated, NamedTuple, TypedDict
 
@@ -85,7 +84,7 @@ def ping_tool() -> Tool:
             "received": len(times),
             "loss_percent": round(100 * (count - len(times)) / count, 1),
             "fastest_ms": min(times, default=None),
-            "average_ms": round(fmean(times), 3) if times else None,
+            "average_ms": round(sum(times) / len(times), 3) if times else None,
             "slowest_ms": max(times, default=None),
         }
 

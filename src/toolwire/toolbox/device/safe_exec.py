@@ -13,7 +13,7 @@ from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.operations import LIMITS, Command, ExecOps
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.toolbox.shell.bash import BashOutput, bash_output
+from toolwire.toolbox.shell.output import BashOutput, bash_output
 
 MOST_ARGUMENTS = 64
 _MARGIN_PART = 0.75

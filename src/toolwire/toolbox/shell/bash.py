@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Protocol, TypedDict, cast
+from typing import Annotated, Any, Protocol, cast
 
 from toolwire.decide.address_rules import AddressRules
 from toolwire.decide.git_words import written_settings
@@ -27,6 +27,7 @@ from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOp
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.files.granted_paths import without_detours
+from toolwire.toolbox.shell.output import BashOutput, bash_output
 from toolwire.toolbox.shell.ruled_commands import check_links
 
 LONGEST_COMMAND = 30_000
@@ -43,19 +44,6 @@ Everything that it started ends with it; use job_start for what must go on."""
 
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_COMMAND)]
 Folder = Annotated[str, Field(max_length=4096)]
-
-
-class BashOutput(TypedDict):
-    stdout: Annotated[str, Field(description="What the command wrote; the middle is left out where it is very long.")]
-    stderr: Annotated[str, Field(description="Its error messages, in the same way.")]
-    exit_code: Annotated[int | None, Field(description="0 if all went well; null if it was ended by a signal.")]
-    signal: Annotated[int | None, Field(description="The signal that ended it, if one did.")]
-    limit: Annotated[str, Field(description="The limit that ended it, such as memory, cpu, file_size or workspace.")]
-    duration_ms: Annotated[int, Field(description="How long it took.")]
-    truncated: Annotated[bool, Field(description="Whether something of stdout or stderr is left out.")]
-    engine: Annotated[str, Field(description="The sandbox engine that confined it.")]
-    profile: Annotated[str, Field(description="Digest of the rules that confined it.")]
-    notes: Annotated[list[str], Field(description="What toolwire protected from it or moved aside, if anything.")]
 
 
 class OpensEgress(Protocol):
@@ -189,21 +177,6 @@ def _only_sets_git(text: str, workspace: str) -> bool:
 def granted_hosts(context: Context) -> tuple[str, ...]:
     """The hosts that a command may reach: those of the grant, where it permits the network at all."""
     return context.grant.network if "network" in context.grant.permissions else ()
-
-
-def bash_output(ran: Ran) -> BashOutput:
-    return {
-        "stdout": ran.stdout.text,
-        "stderr": ran.stderr.text,
-        "exit_code": ran.exit_code,
-        "signal": ran.signal,
-        "limit": ran.limit,
-        "duration_ms": round(ran.elapsed_s * 1000),
-        "truncated": ran.stdout.truncated or ran.stderr.truncated,
-        "engine": ran.engine,
-        "profile": ran.profile,
-        "notes": list(ran.notes),
-    }
 
 
 def shell_command(context: Context, text: str, workdir: str) -> Command:

@@ -36,9 +36,9 @@ class FieldReader:
         self.fault: RefusedMessage | None = None
 
     def identifier(self, name: str, *, required: bool = False) -> str:
-        """1 to 200 printable ASCII characters without blanks."""
+        """1 to 200 printable ASCII characters without blanks. One that is not required may be empty, too."""
         value = self._get(name, required=required)
-        if value is None:
+        if value is None or (value == "" and not required):
             return ""
         if isinstance(value, str) and _ID.fullmatch(value):
             return value

@@ -142,7 +142,8 @@ def refusal_body(refused: RefusedMessage, tool: str = "") -> dict[str, Any]:
     code = refused.result_code
     error = {"code": code.value, "message": refused.message}
     out: dict[str, Any] = {"status": "error", "error": refused.message, "error_type": code.value}
-    out |= {"refused": refused.code.value, "outcome": {"status": "failed", "error": error}}
+    content = [{"error": refused.message, "code": code.value}]
+    out |= {"refused": refused.code.value, "outcome": {"status": "failed", "content": content, "error": error}}
     return out | {"tool": tool} if tool else out
 
 

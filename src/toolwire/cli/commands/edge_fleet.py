@@ -1,0 +1,248 @@
+"""`toolwire edge list|ping|metrics|drain|push|evolve`: the devices of a project, seen from its orchestrator."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from toolwire.assemble.project import ProjectFolder
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.resolve.options import AsJson, NoColor
+from toolwire.cli.resolve.project import current_project
+from toolwire.cli.terminal.json_output import plain
+from toolwire.cli.terminal.screen import Screen
+from toolwire.cli.terminal.text import clean, duration
+from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from toolwire.assemble import device_link, devices, stores
+    from toolwire.assemble.device_link import DeviceLink
+    from toolwire.edge.orchestrator import client as device_client
+    from toolwire.edge.orchestrator import skills
+    from toolwire.record import rows
+    from toolwire.wire.mqtt import commands
+else:
+    # Loaded where devices are asked: an agent on a device has the same commands, and little memory.
+    device_link = lazy_module("toolwire.assemble.device_link")
+    devices = lazy_module("toolwire.assemble.devices")
+    stores = lazy_module("toolwire.assemble.stores")
+    device_client = lazy_module("toolwire.edge.orchestrator.client")
+    skills = lazy_module("toolwire.edge.orchestrator.skills")
+    rows = lazy_module("toolwire.record.rows")
+    commands = lazy_module("toolwire.wire.mqtt.commands")
+
+T = TypeVar("T")
+
+Device = Annotated[str, typer.Argument(metavar="NAME", help="The device.")]
+Within = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for an answer.", min=0.1, max=600.0)
+]
+USUAL_S = 5.0
+
+
+def list_devices(as_json: AsJson = False, no_color: NoColor = False) -> Exit:
+    """List the devices that are known at the broker, whether each is there, and its tools."""
+    place, screen = _stage(no_color)
+    found = _with_devices(place, lambda link: link.nodes())
+    if as_json:
+        screen.json({"devices": found})
+    elif not found:
+        screen.say("No device is known at the broker. toolwire edge init sets one up, toolwire edge run starts it.")
+    else:
+        rows = [[one["name"], one["state"], one["load"], one["platform"], ", ".join(one["tools"])] for one in found]
+        screen.table(("device", "state", "load", "platform", "tools"), [[clean(cell) for cell in row] for row in rows])
+    return Exit.DONE
+
+
+def ping(name: Device, timeout: Within = USUAL_S, as_json: AsJson = False, no_color: NoColor = False) -> Exit:
+    """Ask a device whether it answers, and how fast. Ends with 1 if it does not."""
+    place, screen = _stage(no_color)
+
+    async def timed(link: "DeviceLink") -> float:
+        began = asyncio.get_running_loop().time()
+        await _ask(link, name, "ping", {}, timeout)
+        return (asyncio.get_running_loop().time() - began) * 1000
+
+    took_ms = _with_devices(place, timed)
+    if as_json:
+        screen.json({"device": name, "elapsed_ms": round(took_ms, 3)})
+    else:
+        screen.say(f"{name} answered in {duration(took_ms)}.")
+    return Exit.DONE
+
+
+def drain(
+    name: Device,
+    resume: Annotated[bool, typer.Option("--resume", help="Take calls again.")] = False,
+    timeout: Within = USUAL_S,
+    no_color: NoColor = False,
+) -> Exit:
+    """Have a device take no more calls; those that run may finish. With --resume it takes calls again."""
+    place, screen = _stage(no_color)
+    said = _with_devices(place, lambda link: _ask(link, name, "drain", {"resume": resume}, timeout))
+    screen.say(f"{name} is {clean(str(said.get('result')))}.")
+    return Exit.DONE
+
+
+def metrics(name: Device, timeout: Within = USUAL_S, as_json: AsJson = False, no_color: NoColor = False) -> Exit:
+    """Show what a device has counted: calls, errors by type and times of its tools, its load and its strategy."""
+    place, screen = _stage(no_color)
+    found = _with_devices(place, lambda link: _device_metrics(link, name, timeout))
+    if as_json:
+        screen.json({"device": name, **found})
+        return Exit.DONE
+    right = ("calls", "ok", "errors", "timeouts", "average")
+    table = [
+        [
+            clean(tool), str(one["total_calls"]), str(one["success_count"]), str(one["error_count"]),
+            str(one["timeout_count"]), duration(one["avg_latency_ms"]), clean(one.get("last_error", "")),
+        ]
+        for tool, one in found["tools"].items()
+    ]  # fmt: skip
+    if table:
+        screen.table(("tool", *right, "last error"), [[*row] for row in table], right=right)
+    else:
+        screen.say(f"No tool has been called on {name} since its agent started.", "dim")
+    load = found.get("load", {})
+    counted = ", ".join(f"{kind} {count}" for kind, count in found["errors_by_type"].items())
+    screen.pairs(
+        {
+            "errors": clean(counted) or "none",
+            "load": f"{load.get('running')} running, {load.get('queued')} waiting, {load.get('slots')} at most",
+            "up": duration(float(found.get("uptime_s", 0.0)) * 1000),
+        }
+    )
+    return Exit.DONE
+
+
+def push(
+    skill: Annotated[Path, typer.Argument(metavar="SKILL", help="The folder of the skill.", exists=True)],
+    to: Annotated[list[str], typer.Option("--to", metavar="NAME", help="A device; may be given again.")],
+    allow_older: Annotated[
+        bool, typer.Option("--allow-older", help="Also where the device has a newer version.")
+    ] = False,
+    timeout: Within = 30.0,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Install a skill on devices: signed, whole or not at all, and only where the device's own file accepts it.
+
+    The version in its skill.toml must be higher than the one that the device has. Pushing it again is harmless.
+    """
+    place, screen = _stage(no_color)
+    key = device_link.signing_key(place)
+    if key is None:
+        raise SettingsError("a skill must be signed: name the file with the key in edge.signing_key")
+
+    async def send(link: "DeviceLink") -> list[dict[str, Any]]:
+        installed = []
+        for name in to:
+            _require_known(link, name)
+            head, body = await skills.push_skill(
+                link.client, name, place.cwd / skill, key, allow_older=allow_older, within_s=timeout
+            )
+            installed.append({"device": name, "skill": head.skill, "version": head.version, "digest": head.digest})
+            tools = ", ".join(map(str, body.get("tools", ()))) or "as before"
+            screen.tell(clean(f"{name} has {head.skill} {head.version} now: {tools}."))
+        return installed
+
+    installed = _with_devices(place, send)
+    if as_json:
+        screen.json({"installed": installed})
+    return Exit.DONE
+
+
+def evolve(
+    name: Device,
+    strategy: Annotated[
+        bool, typer.Option("--strategy", help="Send them as update_strategy in place of evolution.")
+    ] = False,
+    timeout: Within = 30.0,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Give a device's evolution engine the metrics of its tools, as the device and as this record has them.
+
+    The device's file names the tool that receives them (hooks.evolution); it runs like every call on the device.
+    """
+    place, screen = _stage(no_color)
+
+    async def feed(link: "DeviceLink") -> dict[str, Any]:
+        own = await _record_metrics(place)
+        payload = {"metrics": {"device": await _device_metrics(link, name, timeout), "orchestrator": own}}
+        kind = "update_strategy" if strategy else "evolution"
+        return await _ask(link, name, kind, payload, timeout)
+
+    said = _with_devices(place, feed)
+    if as_json:
+        screen.json({"device": name, "said": said})
+    else:
+        screen.say(clean(str(said.get("result", ""))))
+    return Exit.DONE
+
+
+def _stage(no_color: bool) -> tuple[ProjectFolder, Screen]:
+    place = current_project()
+    if not devices.uses_devices(place):
+        raise SettingsError("no broker of devices is set: edge.url names it (toolwire edge init prints the settings)")
+    return place, Screen.of(place.settings.output.color, no_color=no_color)
+
+
+def _with_devices(place: ProjectFolder, use: "Callable[[DeviceLink], Awaitable[T]]") -> T:
+    async def connected() -> T:
+        async with AsyncExitStack() as closing:
+            link = await devices.open_devices(place, None, closing)
+            if not link.client.connected:
+                problem = getattr(link.client.link, "problem", "")
+                why = f": {problem}" if problem else ""
+                raise SettingsError(f"the broker at {place.settings.edge.url} does not answer{why}; is it running?")
+            return await use(link)
+
+    return asyncio.run(connected())
+
+
+def _require_known(link: "DeviceLink", name: str) -> None:
+    known = sorted(one.id for one in link.devices())
+    if name not in known:
+        there = f"there are {', '.join(known)}" if known else "there are none yet"
+        raise SettingsError(f"no device {name[:80]!r} is known at the broker; {there}")
+
+
+async def _ask(link: "DeviceLink", name: str, kind: str, payload: dict[str, Any], within_s: float) -> dict[str, Any]:
+    """The body of a device's answer. Raises SettingsError where there is none, or where it refuses."""
+    _require_known(link, name)
+    command = device_client.command_for(name, commands.CommandKind(kind), rows.new_id(), payload)
+    report = await link.client.ask(command, within_s)
+    if report is None:
+        raise SettingsError(
+            f"{name} did not answer within {within_s:g} s; toolwire edge list shows whether it is there"
+        )
+    body = dict(report.body)
+    if body.get("status") != "success":
+        raise SettingsError(f"{name}: {clean(str(body.get('error') or 'it gave no reason'))}")
+    return body
+
+
+async def _device_metrics(link: "DeviceLink", name: str, within_s: float) -> dict[str, Any]:
+    result = (await _ask(link, name, "get_metrics", {}, within_s)).get("result")
+    if not isinstance(result, dict) or not isinstance(result.get("tools"), dict):
+        raise SettingsError(f"{name} gave no metrics that can be read")
+    return {"errors_by_type": {}, **result}
+
+
+async def _record_metrics(place: ProjectFolder) -> dict[str, Any]:
+    if not place.store_exists:
+        return {"tools": [], "loop": None}
+    async with stores.store_of(place, only_reads=True) as store:
+        tools, loop = await store.metrics(project=place.name)
+    return {"tools": plain(tools), "loop": plain(loop)}
+
+
+COMMANDS: dict[str, Callable[..., Exit]] = {
+    "list": list_devices, "ping": ping, "metrics": metrics, "drain": drain, "push": push, "evolve": evolve,
+}  # fmt: skip
+"""The commands of `toolwire edge` that speak to devices."""

@@ -1,0 +1,192 @@
+"""The examples of the published design, end to end, as a user has them from `toolwire edge init` on.
+
+A real broker with TLS and its list of who may do what, a real `toolwire edge run` process, the real orchestrator behind
+`toolwire ask`, and a model that follows a script. The pins are gpiozero's own simulation; the temperature is read from
+files as the kernel writes them.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.stage import Ran, Stage, scripted
+from tests.edge.test_setup import broker_of, two_ports
+from tests.edge.test_skill_bundles import skill
+from tests.toolbox.git_places import git
+from toolwire.cli.entry.exits import Exit
+from toolwire.edge.setup.plan import EdgeFolder
+
+TUNING = '''
+import json
+from pathlib import Path
+from typing import Any
+
+from toolwire import Effect, tool
+
+@tool(effect=Effect.IDEMPOTENT)
+def tune(metrics: dict[str, Any]) -> str:
+    """Take the metrics of the tools, and choose better settings."""
+    Path(__file__).with_name("seen.json").write_text(json.dumps(metrics))
+    return f"tuned by {len(metrics['device']['tools'])} tools"
+'''
+INIT = (
+    *("edge", "init", "pi", "--gpio-in", "17 up", "--gpio-out", "27", "--tools", "device,git", "--json"),
+    *("--allow", "file_read", "--allow", "git", "--allow", "device", "--accept-skill", "lamp"),
+)
+
+
+class House:
+    """A project with one device."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.stage = Stage(folder)
+        self.folder = EdgeFolder(folder / "edge")
+        self.device = self.folder.device("pi")
+        written = self.run(*INIT, "--broker", f"mqtts://127.0.0.1:{port}")
+        assert written.code == Exit.DONE, written.err
+        self.stage.settings(f'{written.json["settings"]}\n[grant]\npermissions = ["file_read", "git", "device"]\n')
+        self._prepare_device()
+
+    def run(self, *words: str) -> Ran:
+        return self.stage.run(*words)
+
+    def ask(self, question: str, *lines: Any) -> tuple[str, list[str]]:
+        """The answer, and what the model read of the device on the way."""
+        with scripted(*lines) as model:
+            ran = self.run("ask", question, *model.flags)
+        assert ran.code == Exit.DONE, ran.err
+        return ran.out.strip(), [one["content"] for one in model.requests[-1]["messages"] if one["role"] == "tool"]
+
+    def _prepare_device(self) -> None:
+        zone = self.device / "machine" / "sys" / "class" / "thermal" / "thermal_zone0"
+        zone.mkdir(parents=True)
+        (zone / "type").write_text("cpu-thermal\n")
+        (zone / "temp").write_text("45600\n")
+        (self.device / "tuning.py").write_text(TUNING)
+        config = self.device / "edge.toml"
+        text = config.read_text().replace("[device]", '[device]\nroot = "machine"').replace(
+            'roots = ["workspace"]', 'roots = ["workspace", "/etc"]'
+        )  # fmt: skip
+        text = text.replace("[tools]", '[tools]\nmodules = ["tuning:tune"]')
+        config.write_text(f'{text}\n[hooks]\nevolution = "tune"\n')
+        work = self.device / "workspace"
+        git(work, "init", "-q", "-b", "main")
+        for number, subject in enumerate(["Initial commit", "Add feature", "Fix bug"]):
+            (work / "main.go").write_text("package main\n" + "func fix() {}\n" * number)
+            git(work, "add", "-A")
+            git(work, "commit", "-q", "-m", subject)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    port = two_ports()
+    house = House(tmp_path_factory.mktemp("house"), port)
+    words = ("edge", "run", "--config", str(house.device / "edge.toml"))
+    with broker_of(house.folder, "mosquitto", port):
+        process = house.stage.start(*words, anew=True, GPIOZERO_PIN_FACTORY="mock")
+        assert process.stderr is not None
+        said = [process.stderr.readline().decode() for _ in range(2)]
+        assert said[1].startswith("pi is online"), said
+        yield house
+        house.stage.close()
+
+
+@pytest.mark.feature("F260")
+def test_the_temperature_of_the_processor(house: House) -> None:
+    answer, [read] = house.ask(
+        "Check the CPU temperature", [("read_temperature", {})], "The CPU temperature is 45.6°C."
+    )
+    assert (json.loads(read)["celsius"], answer) == (45.6, "The CPU temperature is 45.6°C.")
+
+
+@pytest.mark.feature("F260")
+def test_whether_gpio_17_is_high(house: House) -> None:
+    answer, [read] = house.ask(
+        "Check if GPIO pin 17 is high", [("gpio_read", {"pin": 17})], "GPIO pin 17 is currently HIGH."
+    )
+    assert (json.loads(read)["level"], json.loads(read)["mode"]) == ("HIGH", "input")
+    assert answer == "GPIO pin 17 is currently HIGH."
+
+
+def test_the_hostname_of_the_device(house: House) -> None:
+    hostname = Path("/etc/hostname").read_text().strip()
+    answer, [read] = house.ask(
+        "What's in /etc/hostname?", [("read_file", {"path": "/etc/hostname"})], f"The hostname is '{hostname}'."
+    )
+    assert hostname in read
+    assert answer == f"The hostname is '{hostname}'."
+
+
+def test_three_commits_and_the_diff_of_the_newest(house: House) -> None:
+    newest = git(house.device / "workspace", "rev-parse", "HEAD").strip()
+    answer, [log, diff] = house.ask(
+        "List the last 3 commits and show the diff for the most recent one",
+        [("git_log", {"max_count": 3})], [("git_diff", {"commit": newest})], "Fix bug added a fix() function.",
+    )  # fmt: skip
+    assert all(subject in log for subject in ("Fix bug", "Add feature", "Initial commit"))
+    assert "+func fix() {}" in diff
+    assert answer == "Fix bug added a fix() function."
+
+
+def test_setting_a_pin_needs_the_word_of_the_devices_operator(house: House) -> None:
+    """Whatever the orchestrator has approved: the device's own file does not confirm it."""
+    words = ("gpio_write", "pin=27", "value=1", "--tier", "run", "--yes", "--json")
+    refused = house.run("call", *words)
+    assert (refused.code, refused.json["error"]["code"]) == (Exit.FAILED, "permission_denied")
+    assert "grant.confirmed" in refused.json["error"]["message"]
+
+
+def test_devices_are_listed_asked_and_drained(house: House) -> None:
+    [pi] = house.run("edge", "list", "--json").json["devices"]
+    assert (pi["name"], pi["state"]) == ("pi", "online")
+    assert {"read_temperature", "gpio_write", "git_log"} <= set(pi["tools"])
+    assert house.run("edge", "ping", "pi", "--json").json["elapsed_ms"] > 0
+    missing = house.run("edge", "ping", "po")
+    assert (missing.code, "no device 'po' is known at the broker; there are pi" in missing.err) == (Exit.USAGE, True)
+    assert house.run("edge", "drain", "pi").out == "pi is draining.\n"
+    turned_away = house.run("call", "read_temperature", "--json").json
+    assert (turned_away["error"]["code"], "draining" in turned_away["text"]) == ("unavailable", True)
+    assert house.run("edge", "drain", "pi", "--resume").out == "pi is online.\n"
+    assert house.run("call", "read_temperature", "--json").json["status"] == "success"
+
+
+def test_a_skill_is_pushed_called_replaced_and_never_downgraded_by_mistake(house: House) -> None:
+    lamp = house.stage.folder / "lamp"
+    refused = house.run("edge", "push", str(_renamed(skill(lamp))), "--to", "pi")
+    assert (refused.code, "skills.accept" in refused.err) == (Exit.FAILED, True)
+    for version, says in (("1.0", "on"), ("1.1", "off")):
+        pushed = house.run("edge", "push", str(skill(lamp, version, says)), "--to", "pi", "--json")
+        assert pushed.code == Exit.DONE, pushed.err
+        assert [(one["skill"], one["version"]) for one in pushed.json["installed"]] == [("lamp", version)]
+        called = house.run("call", "blink", "--tier", "run", "--yes", "--json")
+        assert (called.code, says in called.json["text"]) == (Exit.DONE, True), called.out
+    older = house.run("edge", "push", str(skill(lamp, "1.0")), "--to", "pi")
+    assert (older.code, "--allow-older" in older.err) == (Exit.FAILED, True)
+    assert house.run("edge", "push", str(lamp), "--to", "pi", "--allow-older").code == Exit.DONE
+
+
+def _renamed(folder: Path) -> Path:
+    """The same skill by a name that the device does not accept."""
+    file = folder / "skill.toml"
+    file.write_text(file.read_text().replace('name = "lamp"', 'name = "door"'))
+    return folder
+
+
+@pytest.mark.feature("F226")
+def test_the_metrics_of_tools_reach_the_evolution_engine_of_a_device(house: House) -> None:
+    house.run("call", "read_temperature")
+    house.run("call", "gpio_read", "pin=5")
+    measured = house.run("edge", "metrics", "pi", "--json").json
+    assert measured["tools"]["gpio_read"]["error_count"] >= 1
+    assert measured["errors_by_type"]["permission_denied"] >= 1
+    assert measured["tools"]["read_temperature"]["avg_latency_ms"] > 0
+    fed = house.run("edge", "evolve", "pi")
+    assert (fed.code, "tuned by" in fed.out) == (Exit.DONE, True), fed.err
+    seen = json.loads((house.device / "seen.json").read_text())
+    assert seen["device"]["tools"]["gpio_read"]["error_count"] >= 1
+    [own] = [one for one in seen["orchestrator"]["tools"] if one["tool"] == "gpio_read"]
+    assert own["errors_by_type"] == {"permission_denied": own["errors"]}
+    assert seen["orchestrator"]["loop"]["turns"] >= 2
