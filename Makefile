@@ -64,13 +64,13 @@ demo: install ## a short tour with the embedded model; no key, no server, no acc
 	@$(RUN) python examples/tour.py
 
 test: setup ## run all tests, as CI does
-	@$(RUN) pytest -n auto --dist worksteal
+	@$(RUN) pytest --workers auto
 
 check: setup ## format, lint, types, tests, docs: what to run before a commit
 	@$(RUN) ruff format --check .
 	@$(RUN) ruff check .
 	@$(RUN) mypy
-	@$(RUN) pytest -n auto --dist worksteal
+	@$(RUN) pytest --workers auto
 	@$(RUN) python -m tests.pages --check
 
 format: setup ## put code into the project's format

@@ -13,10 +13,8 @@ import pytest
 from _pytest.pathlib import rm_rf
 from hypothesis import Phase, settings
 
-from tests import cpu_table
+from tests import cpu_table, workers
 from tests.postgres_server import PostgresServer, postgres_server, shared
-
-pytest_addoption = cpu_table.pytest_addoption
 
 # The engine reads it when it is loaded, and a test that imports it by itself may be the first to do so. Threads that
 # wait spinning take four times the CPU as soon as tests run side by side.
@@ -35,11 +33,17 @@ _BASE = pytest.StashKey[Path]()
 _LOCK = pytest.StashKey[IO[str]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    cpu_table.pytest_addoption(parser)
+    workers.pytest_addoption(parser)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give each run a folder of its own: runs of two checkouts, or two at once, neither share nor clean up files."""
     cpu_table.pytest_configure(config)
-    if config.option.basetemp is None and not hasattr(config, "workerinput"):
+    workers.pytest_configure(config)
+    if config.option.basetemp is None:
         _sweep(Path(tempfile.gettempdir()))
         config.stash[_BASE] = Path(tempfile.mkdtemp(prefix=_PREFIX))
         config.stash[_LOCK] = (config.stash[_BASE] / "lock").open("w")
@@ -62,19 +66,13 @@ def _sweep(folder: Path) -> None:
             rm_rf(lock.parent)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers for each core, since tests wait a good part of their time: for boxes, servers, processes."""
-    return max(2, len(os.sched_getaffinity(0)) * 2)
-
-
 def pytest_collection() -> None:
     """What is collected stays, so looking for garbage on the way would find none."""
     gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers run nothing unless all collect the same tests: no name may show where an object lies in memory."""
+    """A test that fails is run again by its name: none may show where an object lies in memory."""
     if odd := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"give ids= to parametrize: these names differ in every run: {odd[:5]}")
 

@@ -83,14 +83,8 @@ class CpuTable:
         with self._measured(("", "collection")):
             return (yield)
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self) -> None:
         self.sums["", "whole"] = cpu_s() - self._began
-        if (output := getattr(session.config, "workeroutput", None)) is not None:
-            output[_NAME] = [[*key, taken] for key, taken in self.sums.items()]
-
-    def pytest_testnodedown(self, node: Any) -> None:
-        for first, second, taken in getattr(node, "workeroutput", {}).get(_NAME, ()):
-            self.sums[first, second] += taken
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         for line in self._lines(config.getoption(_NAME)):
@@ -111,6 +105,24 @@ class CpuTable:
             yield f"{'all':>8}  {kind}"
             named = {second: taken for (first, second), taken in self.sums.items() if first == kind}
             yield from (f"{taken:8.2f}  {name}" for name, taken in _highest(named, most))
+
+
+def restart(config: pytest.Config) -> None:
+    """Begin again in a worker: what was measured before it was forked is not its own."""
+    if (table := config.pluginmanager.get_plugin(_NAME)) is not None:
+        table.__init__()
+
+
+def sums(config: pytest.Config) -> dict[tuple[str, str], float]:
+    """What a worker has measured, for `add`. What it took as a whole is counted when it is waited for."""
+    table = config.pluginmanager.get_plugin(_NAME)
+    return {} if table is None else {key: taken for key, taken in table.sums.items() if key[0]}
+
+
+def add(config: pytest.Config, measured: Mapping[tuple[str, str], float]) -> None:
+    if (table := config.pluginmanager.get_plugin(_NAME)) is not None:
+        for key, taken in measured.items():
+            table.sums[key] += taken
 
 
 def _highest(sums: Mapping[str, float], most: int) -> list[tuple[str, float]]:

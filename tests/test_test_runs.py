@@ -22,7 +22,7 @@ from hypothesis import given, strategies as st
 
 @given(st.lists(st.integers(), min_size=1))
 def test_false(numbers):
-    assert sum(numbers) < 1_000
+    assert sum(numbers) * 3 < 3_001
 """
 
 
@@ -79,9 +79,9 @@ def test_a_failing_example_is_made_small_on_demand_only(tmp_path: Path) -> None:
     as_found = run(tmp_path, text=FALSE, code=1)
     small = run(tmp_path, "--hypothesis-profile=shrink", text=FALSE, code=1)
 
-    assert "numbers=[1000]" in small
+    assert "numbers=[1001]" in small
     assert "@reproduce_failure" in as_found
-    assert "numbers=[1000]" not in as_found
+    assert "numbers=[1001]" not in as_found
 
 
 NAMELESS = """
@@ -95,3 +95,39 @@ def test_value(value):
 
 def test_a_name_that_differs_in_every_run_is_refused(tmp_path: Path) -> None:
     run(tmp_path, text=NAMELESS, code=pytest.ExitCode.USAGE_ERROR)
+
+
+MANY = """
+import os, signal
+import pytest
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    return tmp_path_factory.mktemp("shared")
+
+@pytest.mark.parametrize("number", range(20))
+def test_it(number, shared, tmp_path):
+    assert shared.is_dir() and tmp_path.is_dir()
+    if number == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert number != 11, "eleven is odd"
+"""
+
+
+def test_workers_run_each_test_once_and_one_that_is_killed_fails_its_test_alone(tmp_path: Path) -> None:
+    output = run(tmp_path, "--workers", "3", text=MANY, code=1)
+
+    assert "the worker that ran this test ended by SIGKILL" in output
+    assert "eleven is odd" in output
+    failed = [line.partition(" - ")[0].rpartition("::")[2] for line in output.splitlines() if line.startswith("FAILED")]
+    assert sorted(failed) == ["test_it[11]", "test_it[7]"]
+    assert "= 2 failed, 18 passed in " in output
+
+
+def test_workers_stop_where_one_failure_is_enough(tmp_path: Path) -> None:
+    """Each of them, since none knows yet of what another has found."""
+    output = run(
+        tmp_path, "--workers", "2", "-x", text=MANY.replace("number !=", "0 >").replace("== 7", "== 70"), code=1
+    )
+
+    assert re.search(r"= [12] failed in ", output)

@@ -93,7 +93,7 @@ def main(words: Sequence[str]) -> int:
     measured: list[tables.Figure] = []
     for tests, names in subjects.by_tests(options.modules, options.tests).items():
         runner = Runner(names, options.sample, options.seed)
-        pytest.main(["-q", "-p", "no:xdist", *tests], plugins=[runner])
+        pytest.main(["-q", *tests], plugins=[runner])
         measured += runner.figures
     return int(not measured or any(figure.percent < tables.LIMIT for figure in measured))
 
