@@ -104,7 +104,8 @@ def test_another_shell_is_told_which_there_are(stage: Stage) -> None:
     ],
 )
 def test_bash_completes_what_is_typed(stage: Stage, typed: str, offered: set[str]) -> None:
-    """A real bash with the printed script."""
+    """A real bash with the printed script, and what it is told."""
+    assert completed_in_bash(stage, typed) == offered
     assert completed(stage, typed) == offered
 
 
@@ -114,7 +115,7 @@ def bash_script(command: str) -> str:
     return subprocess.run([command, "completion", "bash"], capture_output=True, text=True, check=True).stdout
 
 
-def completed(stage: Stage, typed: str) -> set[str]:
+def completed_in_bash(stage: Stage, typed: str) -> set[str]:
     """What a real bash offers for the last of these words."""
     words = " ".join(shlex.quote(word) for word in typed.split(" "))
     script = f"""
@@ -134,6 +135,14 @@ def completed(stage: Stage, typed: str) -> set[str]:
     )
     assert ran.stderr == ""
     return set(ran.stdout.split())
+
+
+def completed(stage: Stage, typed: str) -> set[str]:
+    """What the command tells the script of a shell, which asks it in this way, for the last of these words."""
+    cursor = str(typed.count(" "))
+    ran = stage.run(_TOOLWIRE_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=cursor)
+    assert ran.err == ""
+    return set(ran.out.split())
 
 
 def test_completion_offers_ids_on_record(stage: Stage) -> None:
