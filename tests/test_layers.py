@@ -25,18 +25,29 @@ MAY_IMPORT = {
     "protocol": {"protocol"},
     "errors": {"protocol"},
     "lazy": set(),
+    "tls": set(),
     **{one: NOUNS | {one} for one in SHAPES},
     "disclose": NOUNS | {"define", "disclose"},
     "decide": NOUNS | {"define", "disclose", "decide"},
     "deliver": NOUNS | {"define", "deliver"},
     **dict.fromkeys(WHEEL, NOUNS | WHEEL),
-    **{one: NOUNS | {"wire", "plan", one} for one in ADAPTERS},
-    **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
+    **{one: NOUNS | {"wire", "plan", "tls", one} for one in ADAPTERS},
+    **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"tls"}),
     "telemetry": NOUNS | SHAPES | ADAPTERS | TELEMETRY,
     "fleet": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET,
     "edge": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | EDGE,
     "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | EDGE | TELEMETRY | ASSEMBLY,
-    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | EDGE | TELEMETRY | ASSEMBLY | {"gateway"},
+    "gateway": NOUNS
+    | SHAPES
+    | JUDGEMENTS
+    | WHEEL
+    | ADAPTERS
+    | HUB
+    | FLEET
+    | EDGE
+    | TELEMETRY
+    | ASSEMBLY
+    | {"gateway", "tls"},
     "conformance": NOUNS | SHAPES | {"bus", "conformance"},
     "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
     "cli": NOUNS

@@ -11,6 +11,7 @@ from toolwire.gateway.faults import Fault, Rejected, cut_off, too_large, too_lat
 from toolwire.gateway.settings import TransferLimits, Upstream
 from toolwire.models.failures import FOREIGN, ProviderSite, of_exception
 from toolwire.models.response_body import ResponseBody
+from toolwire.tls import trust_for
 
 API_VERSION = "2023-06-01"
 LARGEST_ERROR = 64 * 1024
@@ -126,7 +127,9 @@ class UpstreamClient:
         if self._client is None:
             limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=64)
             # A proxy of the environment is meant for the world, not for a server on this machine.
-            self._client = httpx2.AsyncClient(limits=limits, trust_env=not self.upstream.is_here)
+            trust_env = not self.upstream.is_here
+            verify = trust_for(self.upstream.url, trust_env=trust_env)
+            self._client = httpx2.AsyncClient(limits=limits, trust_env=trust_env, verify=verify)
         return self._client
 
 

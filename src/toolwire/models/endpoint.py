@@ -23,6 +23,7 @@ from toolwire.models.failures import (
 )
 from toolwire.models.response_body import ResponseBody
 from toolwire.models.waits import tell_wait, time_to_wait_s
+from toolwire.tls import trust_for
 
 T = TypeVar("T")
 
@@ -186,5 +187,6 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             wait = httpx2.Timeout(self._request_policy.idle_s, connect=self._request_policy.connect_s)
-            self._client, self._loop = httpx2.AsyncClient(headers=self._headers, timeout=wait), loop
+            verify = trust_for(self._base_url)
+            self._client, self._loop = httpx2.AsyncClient(headers=self._headers, timeout=wait, verify=verify), loop
         return self._client

@@ -15,6 +15,7 @@ import httpx2
 import orjson
 
 from toolwire.errors import SettingsError, StoreUnavailable
+from toolwire.tls import trust_for
 
 Row = tuple[Any, ...]
 LARGEST_ANSWER = 256 * 1024 * 1024
@@ -63,7 +64,9 @@ class HranaConnection:
         host = urlsplit(self._address).hostname
         headers = {"authorization": f"Bearer {token}"} if token else {}
         # A proxy of the environment is meant for the world, not for a server on this machine.
-        self._http = httpx2.Client(headers=headers, timeout=patience_s, trust_env=host not in _LOOPBACK)
+        trust_env = host not in _LOOPBACK
+        verify = trust_for(self._address, trust_env=trust_env)
+        self._http = httpx2.Client(headers=headers, timeout=patience_s, trust_env=trust_env, verify=verify)
         self._versions = itertools.count(1)
         self._end_stream()
 

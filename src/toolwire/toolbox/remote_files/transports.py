@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import httpx2
 
+from toolwire.tls import trust_for
 from toolwire.toolbox.remote_files.client import LARGEST_MESSAGE
 
 TIMEOUT_S = 30.0
@@ -85,7 +86,9 @@ class HttpTransport:
 
     def __init__(self, url: str, client: httpx2.Client | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
         self._url = url
-        self._client = client or httpx2.Client(timeout=timeout_s, follow_redirects=False, trust_env=False)
+        self._client = client or httpx2.Client(
+            timeout=timeout_s, follow_redirects=False, trust_env=False, verify=trust_for(url, trust_env=False)
+        )
 
     def __call__(self, message: bytes) -> bytes:
         try:
