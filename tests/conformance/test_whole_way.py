@@ -14,6 +14,7 @@ from tests.bus.servers import NatsServer, running
 from tests.cli.stage import LIMIT_S, Stage, scripted
 from tests.conformance.test_kit import NODE, SERVICE
 from tests.gateway.test_serve import address, first_line
+from tests.no_tls import NO_TLS
 from toolwire.cli.entry.exits import Exit
 
 SETTINGS = """
@@ -87,7 +88,7 @@ def test_T178_control_people_see_the_whole_row(stage: Stage) -> None:
 def asked_over_http(url: str, question: str) -> str:
     """The answer of a turn that a client of the gateway begins."""
     headers = {"authorization": f"Bearer {TOKEN}"}
-    with httpx2.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False) as http:
+    with httpx2.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False, verify=NO_TLS) as http:
         turn = http.post("/v1/turns", json={"question": question}).json()["id"]
         end = time.monotonic() + LIMIT_S
         while (shown := http.get(f"/v1/turns/{turn}").json())["state"] != "ended":

@@ -13,6 +13,7 @@ import openai
 import uvicorn
 
 from tests.models.provider import Provider, provider_on_loopback
+from tests.no_tls import NO_TLS, anthropic_client, openai_client
 from toolwire.gateway.app import make_app
 from toolwire.gateway.log import RequestEntry
 from toolwire.gateway.server import address_of, listen, server_of
@@ -38,13 +39,13 @@ class Gate:
     log: list[RequestEntry]
 
     def openai(self, key: str = "client-key") -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=BOUND_S)
+        return openai_client(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=BOUND_S)
 
     def anthropic(self, key: str = "client-key") -> anthropic.AsyncAnthropic:
-        return anthropic.AsyncAnthropic(base_url=self.url, api_key=key, max_retries=0, timeout=BOUND_S)
+        return anthropic_client(base_url=self.url, api_key=key, max_retries=0, timeout=BOUND_S)
 
     def http(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, timeout=BOUND_S, trust_env=False)
+        return httpx2.AsyncClient(base_url=self.url, timeout=BOUND_S, trust_env=False, verify=NO_TLS)
 
 
 @dataclass

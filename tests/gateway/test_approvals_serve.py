@@ -11,6 +11,7 @@ import pytest
 from tests.cli.stage import Stage
 from tests.gateway.test_approvals import CARD
 from tests.gateway.test_serve import address, first_line
+from tests.no_tls import NO_TLS
 from toolwire import SqliteStore
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.turns import Ending, EndReason, Turn
@@ -43,7 +44,9 @@ def kept(home: Path) -> ApprovalCard:
 def asked(url: str, path: str = "", **body: object) -> httpx2.Response:
     headers = {"authorization": "Bearer a-long-token"}
     method = "POST" if body else "GET"
-    return httpx2.request(method, f"{url}/v1/approvals{path}", json=body or None, headers=headers, trust_env=False)
+    return httpx2.request(
+        method, f"{url}/v1/approvals{path}", json=body or None, headers=headers, trust_env=False, verify=NO_TLS
+    )
 
 
 def test_the_projects_questions_are_answered_in_the_name_of_the_token(stage: Stage) -> None:

@@ -14,6 +14,7 @@ import uvicorn
 from tests.gateway.clients import CHAT
 from tests.gateway.stand import BOUND_S, Gate, Stand
 from tests.models.provider import Provider, Scripted, answer
+from tests.no_tls import NO_TLS
 from toolwire.gateway.app import make_app
 from toolwire.gateway.settings import Access, ConnectionLimits, TransferLimits, Upstream
 
@@ -70,7 +71,7 @@ async def flood(held: ExitStack, url: str, half: bytes, many: int = MANY) -> lis
 
 
 async def ask(url: str, token: str = TOKEN) -> httpx2.Response:
-    async with httpx2.AsyncClient(base_url=url, timeout=BOUND_S, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=BOUND_S, trust_env=False, verify=NO_TLS) as client:
         return await client.post(
             "/v1/chat/completions", json={"model": "m"}, headers={"authorization": f"Bearer {token}"}
         )

@@ -11,6 +11,7 @@ from tests.cli.stage import LIMIT_S
 from tests.cli.stage import Stage as CliStage
 from tests.gateway.stand import Stand
 from tests.gateway.test_serve import address, first_line
+from tests.no_tls import NO_TLS
 from toolwire.gateway.app import make_app
 from toolwire.gateway.registry import RegistryAccess
 from toolwire.gateway.server import server_of
@@ -48,7 +49,9 @@ async def http(stand: Stand, store: MemoryStore) -> AsyncIterator[httpx2.AsyncCl
     app = make_app(Upstream.at(stand.provider.url), access=access, registry=registry)
     headers = {"authorization": f"Bearer {ADMIN}"}
     url = await stand.serve(server_of(app))
-    async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False) as client:
+    async with httpx2.AsyncClient(
+        base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False, verify=NO_TLS
+    ) as client:
         yield client
 
 
@@ -140,7 +143,7 @@ def test_serve_lets_the_admins_of_the_settings_register_tools(tmp_path: Any) -> 
     try:
         headers = {"authorization": f"Bearer {ADMIN}"}
         url = address(first_line(process))
-        with httpx2.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False) as http:
+        with httpx2.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False, verify=NO_TLS) as http:
             assert http.put(f"{TOOLS}/web_search@1", json=ROW).status_code == 201
         assert len(stage.run("registry", "list", "--project", "acme", "--json").json) == 1
     finally:

@@ -15,6 +15,7 @@ import openai
 import pytest
 
 from tests.cli.stage import LIMIT_S, Stage, scripted
+from tests.no_tls import NO_TLS
 from toolwire.cli.entry.exits import Exit
 
 
@@ -65,7 +66,7 @@ def test_a_gateway_with_a_token_and_a_key_says_who_may_ask(stage: Stage) -> None
     url = address(first_line(process))
 
     body = {"model": "m", "messages": []}
-    refused = httpx2.post(f"{url}/v1/chat/completions", json=body, trust_env=False)
+    refused = httpx2.post(f"{url}/v1/chat/completions", json=body, trust_env=False, verify=NO_TLS)
     passed = httpx2.post(
         f"{url}/v1/chat/completions", json=body, headers={"authorization": "Bearer a-long-token"}, trust_env=False
     )

@@ -17,6 +17,7 @@ import pytest
 from tests.cli.painter import TOOLS
 from tests.cli.stage import LIMIT_S, Script, Stage, scripted
 from tests.gateway.test_serve import address, first_line
+from tests.no_tls import NO_TLS
 from toolwire.cli.entry.exits import Exit
 
 TOKEN = "a-long-token"
@@ -91,7 +92,7 @@ def served(
     )
     headers = {"authorization": f"Bearer {TOKEN}"}
     url = address(first_line(process))
-    with httpx2.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False) as http:
+    with httpx2.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False, verify=NO_TLS) as http:
         yield Served(process, http)
 
 
@@ -527,7 +528,7 @@ def test_agents_are_off_unless_they_are_switched_on(stage: Stage) -> None:
     process = stage.start("serve", "--upstream", "http://127.0.0.1:9", "--port", "0", "--token-env", "ANN", ANN=TOKEN)
     headers = {"authorization": f"Bearer {TOKEN}"}
     url = address(first_line(process))
-    told = httpx2.post(f"{url}/v1/turns", json={"question": "Hi"}, headers=headers, trust_env=False)
+    told = httpx2.post(f"{url}/v1/turns", json={"question": "Hi"}, headers=headers, trust_env=False, verify=NO_TLS)
 
     assert told.status_code == 404
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.stage import LIMIT_S, Stage, scripted
 from tests.gateway.test_serve import address, first_line
+from tests.no_tls import NO_TLS
 from tests.telemetry.collector import collecting
 from toolwire.cli.entry.exits import Exit
 
@@ -31,7 +32,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def read(url: str, **headers: str) -> str:
-    answer = httpx2.get(url, headers=headers, timeout=LIMIT_S, trust_env=False)
+    answer = httpx2.get(url, headers=headers, timeout=LIMIT_S, trust_env=False, verify=NO_TLS)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/plain")
     return answer.text
@@ -56,7 +57,7 @@ def test_the_gateway_gives_metrics_and_continues_traces(stage: Stage) -> None:
             "serve", "--upstream", model.url, "--port", "0", "--token-env", "ANN", "--agents", ANN=TOKEN
         )
         url = address(first_line(server))
-        with httpx2.Client(base_url=url, headers=BEARER, timeout=LIMIT_S, trust_env=False) as http:
+        with httpx2.Client(base_url=url, headers=BEARER, timeout=LIMIT_S, trust_env=False, verify=NO_TLS) as http:
             begun = http.post("/v1/turns", json={"question": "Paint"}, headers={"traceparent": PARENT}).json()["id"]
             http.get(f"/v1/turns/{begun}/events").read()  # until it waits for approval
             body = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
@@ -92,7 +93,9 @@ def test_the_upstream_gets_the_span_of_the_request_as_its_parent(stage: Stage) -
         url = address(first_line(server))
         body = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
         given = {"traceparent": PARENT, "tracestate": "vendor=1"}
-        httpx2.post(f"{url}/v1/chat/completions", json=body, headers=given, timeout=LIMIT_S, trust_env=False)
+        httpx2.post(
+            f"{url}/v1/chat/completions", json=body, headers=given, timeout=LIMIT_S, trust_env=False, verify=NO_TLS
+        )
         stop(server)
 
     [sent] = model.headers
@@ -112,7 +115,7 @@ def test_an_exposed_gateway_gives_metrics_only_if_set_and_to_those_with_a_token(
     url = address(first_line(server))
     bearer = shown or (TOKEN if status == 404 else "")
     given = {"authorization": f"Bearer {bearer}"} if bearer else {}
-    answer = httpx2.get(f"{url}/metrics", headers=given, timeout=LIMIT_S, trust_env=False)
+    answer = httpx2.get(f"{url}/metrics", headers=given, timeout=LIMIT_S, trust_env=False, verify=NO_TLS)
     stop(server)
 
     assert answer.status_code == status

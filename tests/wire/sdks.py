@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import anthropic
 import cohere.v2.client
 import httpx
 import mistralai.client
 import ollama
-import openai
 from cohere.core.client_wrapper import AsyncClientWrapper
 
 from tests.models.provider import Scripted, answer, says, sse
+from tests.no_tls import NO_TLS, anthropic_client, openai_client
 
 with warnings.catch_warnings():
     # Compiling it warns of escapes in its docstrings, and a warning fails a test run.
@@ -88,19 +87,19 @@ CHAT_USAGE = _completion({})["usage"]
 
 
 async def _ask_openai(url: str) -> Any:
-    async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
+    async with openai_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
         return await client.chat.completions.create(model="m", messages=QUESTION)
 
 
 async def _stream_openai(url: str) -> Objects:
-    async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
+    async with openai_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
         stream = await client.chat.completions.create(model="m", messages=QUESTION, stream=True)
         return [chunk async for chunk in stream]
 
 
 async def _watch_openai(url: str) -> Objects:
     async with (
-        openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0, timeout=5) as client,
+        openai_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client,
         client.chat.completions.stream(model="m", messages=QUESTION) as stream,
     ):
         return [event async for event in stream]
@@ -235,19 +234,19 @@ _RESPONSE_EVENTS = _numbered(
 
 
 async def _ask_responses(url: str) -> Any:
-    async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
+    async with openai_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
         return await client.responses.create(model="m", input=QUESTION)
 
 
 async def _stream_responses(url: str) -> Objects:
-    async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
+    async with openai_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
         stream = await client.responses.create(model="m", input=QUESTION, stream=True)
         return [event async for event in stream]
 
 
 async def _watch_responses(url: str) -> Objects:
     async with (
-        openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0, timeout=5) as client,
+        openai_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client,
         client.responses.stream(model="m", input=QUESTION) as stream,
     ):
         return [event async for event in stream]
@@ -294,19 +293,19 @@ def _block(index: int, block: dict[str, Any], *deltas: dict[str, Any]) -> list[d
 
 
 async def _ask_anthropic(url: str) -> Any:
-    async with anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
+    async with anthropic_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
         return await client.messages.create(model="m", max_tokens=100, messages=QUESTION)
 
 
 async def _stream_anthropic(url: str) -> Objects:
-    async with anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
+    async with anthropic_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client:
         stream = await client.messages.create(model="m", max_tokens=100, messages=QUESTION, stream=True)
         return [event async for event in stream]
 
 
 async def _watch_anthropic(url: str) -> Objects:
     async with (
-        anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0, timeout=5) as client,
+        anthropic_client(base_url=url, api_key="k", max_retries=0, timeout=5) as client,
         client.messages.stream(model="m", max_tokens=100, messages=QUESTION) as stream,
     ):
         return [event async for event in stream]
@@ -470,12 +469,12 @@ def _cohere(url: str, http: httpx.AsyncClient) -> cohere.v2.client.AsyncV2Client
 
 
 async def _ask_cohere(url: str) -> Any:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, verify=NO_TLS) as http:
         return await _cohere(url, http).chat(model="m", messages=QUESTION)
 
 
 async def _stream_cohere(url: str) -> Objects:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, verify=NO_TLS) as http:
         return [event async for event in _cohere(url, http).chat_stream(model="m", messages=QUESTION)]
 
 
@@ -535,12 +534,12 @@ _OLLAMA_CALL = {"tool_calls": [{"function": {"name": "add", "arguments": SUM}}]}
 
 
 async def _ask_ollama(url: str) -> Any:
-    async with ollama.AsyncClient(host=url, timeout=5) as client:
+    async with ollama.AsyncClient(host=url, timeout=5, verify=NO_TLS) as client:
         return await client.chat(model="m", messages=QUESTION)
 
 
 async def _stream_ollama(url: str) -> Objects:
-    async with ollama.AsyncClient(host=url, timeout=5) as client:
+    async with ollama.AsyncClient(host=url, timeout=5, verify=NO_TLS) as client:
         return [part async for part in await client.chat(model="m", messages=QUESTION, stream=True)]
 
 
