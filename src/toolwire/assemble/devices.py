@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
@@ -15,10 +14,13 @@ from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
 
 if TYPE_CHECKING:
+    from toolwire import agent
     from toolwire.assemble import device_link
     from toolwire.assemble.device_link import DeviceLink
     from toolwire.edge.orchestrator import offered
 else:
+    # The agent comes with the whole hub, which the process on a device does without.
+    agent = lazy_module("toolwire.agent")
     device_link = lazy_module("toolwire.assemble.device_link")
     offered = lazy_module("toolwire.edge.orchestrator.offered")
 
@@ -53,7 +55,7 @@ def device_tools(project: ProjectFolder, taken: Collection[str]) -> tuple[Tool, 
     if not uses_devices(project) or project.settings.edge.offer == "agents":
         return ()
     if not project.known_devices and not _in_loop():
-        run_sync(_ask_broker(project))
+        agent.run_sync(_ask_broker(project))
     return tools_of_known_devices(project, taken)
 
 

@@ -5,19 +5,26 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.deliver.secrets import NO_SECRETS
 from toolwire.edge.device.agent import EdgeAgent
 from toolwire.edge.device.config import BrokerConfig, DeviceConfig
-from toolwire.edge.device.skill_installer import SkillInstaller
 from toolwire.edge.device.toolset import DeviceTools
 from toolwire.edge.keys import PrivateKey, PublicKey, PublicKeys
 from toolwire.edge.link import MqttBroker, client_tls
 from toolwire.errors import SettingsError
 from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.lazy import lazy_module
 from toolwire.settings import load
+
+if TYPE_CHECKING:
+    from toolwire.edge.device import skill_installer
+else:
+    # Loaded where skills are accepted: what reads archives comes with it.
+    skill_installer = lazy_module("toolwire.edge.device.skill_installer")
 
 _TRUST = "TOOLWIRE_TRUST"
 
@@ -49,7 +56,7 @@ def open_device(
     )
     accepted, installer = _accepted(config), None
     if config.skills is not None and config.accepts_skills:
-        installer = SkillInstaller(config.skills, accepted, config.accepts_skills)
+        installer = skill_installer.SkillInstaller(config.skills, accepted, config.accepts_skills)
     return EdgeAgent(
         config, broker_of(config.broker), tools, _private_key(config.private_key), accepted, on_ready=on_ready,
         install_skill=installer, refresh_tools=project.skill_news if project.has_skills else None,

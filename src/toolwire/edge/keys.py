@@ -1,7 +1,8 @@
 """Ed25519 keys of orchestrators and devices, in files and in messages.
 
 A key is known by its id, the first 16 hexadecimal digits of the SHA-256 of its public half. A public key is written as
-one line, `ed25519 BASE64`; a private key is PEM.
+one line, `ed25519 BASE64`; a private key is PEM (PKCS 8, RFC 8410), which is a fixed head and the 32 bytes of the key:
+a library for all kinds of keys would take more memory than the rest of this module.
 """
 
 import base64
@@ -10,11 +11,12 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 _KIND = "ed25519"
-_RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+_BEGIN, _END = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
+_HEAD = bytes.fromhex("302e020100300506032b657004220420")
+_KEY_BYTES = 32
 
 
 class PrivateKey:
@@ -32,18 +34,19 @@ class PrivateKey:
     @classmethod
     def from_pem(cls, pem: bytes) -> "PrivateKey":
         """Raises ValueError."""
-        try:
-            key = serialization.load_pem_private_key(pem, None)
-        except TypeError:
-            raise ValueError("it is encrypted") from None
-        if not isinstance(key, Ed25519PrivateKey):
+        begin, _, rest = pem.decode("ascii", "replace").strip().partition("\n")
+        body, _, end = rest.rpartition("\n")
+        if begin.strip() != _BEGIN or end.strip() != _END:
+            raise ValueError("it is not an Ed25519 key in PEM that is not encrypted")
+        der = base64.b64decode("".join(body.split()), validate=True)
+        if not der.startswith(_HEAD) or len(der) != len(_HEAD) + _KEY_BYTES:
             raise ValueError("it is not an Ed25519 key")
-        return cls(key)
+        return cls(Ed25519PrivateKey.from_private_bytes(der[len(_HEAD) :]))
 
     @property
     def pem(self) -> bytes:
-        form = serialization.PrivateFormat.PKCS8
-        return self._key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        body = base64.b64encode(_HEAD + self._key.private_bytes_raw()).decode()
+        return f"{_BEGIN}\n{body}\n{_END}\n".encode()
 
     def sign(self, data: bytes) -> bytes:
         return self._key.sign(data)
@@ -54,7 +57,7 @@ class PublicKey:
 
     def __init__(self, key: Ed25519PublicKey) -> None:
         self._key = key
-        self.raw = key.public_bytes(*_RAW)
+        self.raw = key.public_bytes_raw()
         self.key_id = hashlib.sha256(self.raw).hexdigest()[:16]
 
     @classmethod
