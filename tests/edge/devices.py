@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from tests.edge.brokers import AnyBroker
@@ -193,7 +193,7 @@ class Orchestrator:
         filters = [self.topics.of(agent, channel) for channel in FROM_AGENT]
         self.link = MqttLink(settings, self._receive, filters=filters)
 
-    async def __aenter__(self) -> "Orchestrator":
+    async def __aenter__(self) -> Self:
         await self.link.__aenter__()
         async with asyncio.timeout(WAIT_S):
             await self.link.connected.wait()
