@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.edge.brokers import KINDS, running
+from tests.edge.brokers import KINDS, AnyBroker, running
 from tests.edge.devices import Device, Orchestrator
 
 from toolwire.edge.keys import PrivateKey
@@ -35,14 +35,14 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Answers(Orchestrator):
     """An orchestrator that finds the report of a command at once, however many there are."""
 
+    def __init__(self, broker: AnyBroker, agent: str, key: PrivateKey) -> None:
+        super().__init__(broker, agent, key)
+        self.waiting: dict[str, list[asyncio.Future[EdgeReport]]] = {}
+
     def expect(self, command: EdgeCommand) -> "asyncio.Future[EdgeReport]":
         answer: asyncio.Future[EdgeReport] = asyncio.get_running_loop().create_future()
         self.waiting.setdefault(command.request_id, []).append(answer)
         return answer
-
-    @property
-    def waiting(self) -> "dict[str, list[asyncio.Future[EdgeReport]]]":
-        return self.__dict__.setdefault("_waiting", {})
 
     def _take(self, message: object) -> None:
         if isinstance(message, EdgeReport):
