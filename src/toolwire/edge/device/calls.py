@@ -39,7 +39,7 @@ class _RunningCall:
         self.call = call
         self.task: asyncio.Task[None] | None = None
         self.progress: ProgressSender | None = None
-        self.begun = self.canceled = False
+        self.begun = self.canceled = self.entered = False
 
 
 class CallPool:
@@ -109,9 +109,10 @@ class CallPool:
         if not isinstance(key, str) or not key:
             return False
         for running in self._running.values():
-            if running.task is not None and (running.call.id == key or running.command.request_id == request_id):
+            if running.call.id == key or running.command.journal_key == key or running.command.request_id == request_id:
                 running.canceled = True
-                running.task.cancel()
+                if running.task is not None and running.entered:  # else it looks itself, before it begins
+                    running.task.cancel()
                 return True
         result = stopped(ToolCall("", {}, id=key), begun=False)
         body = orjson.dumps(write_tool_result(result))
@@ -230,7 +231,10 @@ class CallPool:
         self, running: _RunningCall, row: JournalRow, judged: Allowed | ToolResult, info: CallInfo
     ) -> None:
         """From the decision to the report. Whatever happens, the call ends with one result in the journal."""
+        running.entered = True
         try:
+            if running.canceled:
+                judged = stopped(running.call, begun=False)
             result = judged if isinstance(judged, ToolResult) else await self._run(running, row, judged, info)
         except asyncio.CancelledError:
             if not running.canceled:  # the process ends at once, as in a crash

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -38,6 +38,7 @@ PAUSES_S = (2.0, 5.0, 10.0, 30.0)
 """After the first, the second … time that a command was sent."""
 
 TICK_S = 0.5
+ASK_S = 10.0
 CANCELED = "canceled"
 MOST_ENDED = 10_000
 """So many calls are remembered after their end, so that a report which comes late is known to be one."""
@@ -256,12 +257,10 @@ class DeviceClient:
         match message:
             case AgentStatus():
                 self._take_status(message, now)
+            case AgentCapabilities(partial=True):
+                self._spawn(self._ask_for_tools(message))
             case AgentCapabilities():
-                tools, faults = read_device_tools(message.agent_id, message.tools, self._limits(message.agent_id))
-                for fault in faults:
-                    _log.warning("a tool is not offered: %s", fault)
-                self.registry.note_tools(message.agent_id, tools, faults, message.platform[:100])
-                self._note_change()
+                self._take_tools(message.agent_id, message.tools, message.platform)
             case EdgeProgress():
                 self.registry.note_seen(message.agent_id, now)
                 self._take_progress(message)
@@ -281,6 +280,21 @@ class DeviceClient:
                 if call.command.agent_id == status.agent_id and call.sent:
                     call.next_at = 0.0
         self._note_change()
+
+    def _take_tools(self, device_id: str, listed: Sequence[Any], platform: str) -> None:
+        tools, faults = read_device_tools(device_id, listed, self._limits(device_id))
+        for fault in faults:
+            _log.warning("a tool is not offered: %s", fault)
+        self.registry.note_tools(device_id, tools, faults, platform[:100])
+        self._note_change()
+
+    async def _ask_for_tools(self, capabilities: AgentCapabilities) -> None:
+        """Ask a device for its tools, which were too many for one message."""
+        device_id = capabilities.agent_id
+        report = await self.ask(command_for(device_id, CommandKind.TOOLS_LIST, new_id(), {}), ASK_S)
+        listed = None if report is None else report.body.get("result")
+        if isinstance(listed, list):
+            self._take_tools(device_id, listed, capabilities.platform)
 
     async def _greet(self, device_id: str) -> None:
         with suppress(BusError):

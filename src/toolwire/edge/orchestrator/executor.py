@@ -9,9 +9,11 @@ import hashlib
 import re
 from contextlib import suppress
 from time import perf_counter
+from typing import Any
 
 from toolwire.define.canonical import digest
 from toolwire.define.nearest import nearest
+from toolwire.edge.orchestrator.artifacts import fetch_artifact
 from toolwire.edge.orchestrator.client import DeviceClient, PendingCall
 from toolwire.edge.orchestrator.offered import ADDRESSEE
 from toolwire.edge.orchestrator.placements import Placements
@@ -19,7 +21,7 @@ from toolwire.edge.orchestrator.presence import Device, Presence
 from toolwire.edge.orchestrator.routing import choose
 from toolwire.errors import BusError
 from toolwire.execute.threads import Left
-from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.calls import Allowed, ErrorText, Text, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Edge, Effect
@@ -127,7 +129,20 @@ class EdgeExecutor:
             raise
         client.close(call)
         await asyncio.sleep(0)  # watchers hear of progress on the loop, before they hear of the end
-        return _result(report, allowed, device.id)
+        return await self._whole(_result(report, allowed, device.id), report, client, device.id)
+
+    async def _whole(self, result: ToolResult, report: EdgeReport, client: DeviceClient, device: str) -> ToolResult:
+        """The result with all its words. Those that were too many for a report are fetched from the device."""
+        artifact = report.body.get("artifact")
+        if not isinstance(artifact, dict):
+            return changed(result, handle=None) if result.handle is not None else result
+        raw = await fetch_artifact(client, device, artifact)
+        if raw is None:  # what the report has of it is better than nothing
+            return changed(result, handle=None, truncated=True)
+        others = tuple(block for block in result.content if not isinstance(block, (Text, ErrorText)))
+        words = raw.decode("utf-8", "replace")
+        shown = ErrorText(words, result.error.code) if result.error is not None else Text(words)
+        return changed(result, content=(shown, *others), handle=None, truncated=False)
 
     # Where it goes
 
@@ -163,7 +178,7 @@ class EdgeExecutor:
         return EdgeCommand(
             CommandKind.TOOL, new_id(), device.id, payload, record_id(context), context.project, context.epoch,
             context.attempt, deadline=client.now + allowed.timeout_s, digest=digest(dict(allowed.arguments)),
-            info=write_info(context.info),
+            info=_about(context),
         )  # fmt: skip
 
     # Calls that are given up
@@ -201,6 +216,12 @@ class EdgeExecutor:
                     await asyncio.shield(call.report)
         finally:
             client.close(call)
+
+
+def _about(context: Context) -> dict[str, Any]:
+    """What a tool on a device may know about its call. What the caller may do is not the device's business."""
+    said = write_info(context.info)
+    return {name: value for name, value in said.items() if value not in ("", None) and name != "grant"}
 
 
 def _is_choice(name: str, target: Edge) -> bool:

@@ -1,0 +1,47 @@
+"""Fetches what a device keeps because it was too large for a report, piece by piece."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from toolwire.edge.orchestrator.client import DeviceClient, command_for
+from toolwire.record.rows import new_id
+from toolwire.wire.mqtt.commands import CommandKind
+
+PIECE_BYTES = 128 * 1024
+MOST_BYTES = 256 * 1024 * 1024
+_PIECE_S = 15.0
+_ATTEMPTS = 3
+
+
+async def fetch_artifact(client: DeviceClient, device: str, about: Mapping[str, Any]) -> bytes | None:
+    """All of it, if it is what its digest says; None where it is too large, is gone, or the device does not answer."""
+    match about:
+        case {"id": str(name), "size": int(size), "sha256": str(digest)} if 0 <= size <= MOST_BYTES:
+            data = bytearray()
+        case _:
+            return None
+    while len(data) < size:
+        piece = await _piece(client, device, name, len(data))
+        if not piece:
+            return None
+        data += piece
+    whole = bytes(data)
+    return whole if hashlib.sha256(whole).hexdigest() == digest else None
+
+
+async def _piece(client: DeviceClient, device: str, name: str, offset: int) -> bytes | None:
+    for _ in range(_ATTEMPTS):
+        wanted = {"artifact": name, "offset": offset, "length": PIECE_BYTES}
+        report = await client.ask(command_for(device, CommandKind.FETCH, new_id(), wanted), _PIECE_S)
+        data = None if report is None else report.body.get("data")
+        if isinstance(data, str):
+            try:
+                return base64.b64decode(data, validate=True)
+            except (binascii.Error, ValueError):
+                return None
+        if report is not None:  # it says that there is nothing
+            return None
+    return None
