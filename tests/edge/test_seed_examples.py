@@ -137,6 +137,9 @@ def test_setting_a_pin_needs_the_word_of_the_devices_operator(house: House) -> N
     refused = house.run("call", *words)
     assert (refused.code, refused.json["error"]["code"]) == (Exit.FAILED, "permission_denied")
     assert "grant.confirmed" in refused.json["error"]["message"]
+    *_, newest = house.run("edge", "logs", "pi", "--json").json["rows"]
+    assert (newest["tool"], newest["state"], newest["status"]) == ("gpio_write", "finished", "error")
+    assert "grant.confirmed" in house.run("edge", "logs", "pi", "-n", "1").out
 
 
 def test_devices_are_listed_asked_and_drained(house: House) -> None:

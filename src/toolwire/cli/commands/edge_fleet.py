@@ -1,6 +1,7 @@
-"""`toolwire edge list|ping|metrics|drain|push|evolve`: the devices of a project, seen from its orchestrator."""
+"""`toolwire edge list|ping|metrics|logs|drain|push|evolve`: the devices of a project, seen from its orchestrator."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -117,6 +118,38 @@ def metrics(name: Device, timeout: Within = USUAL_S, as_json: AsJson = False, no
         }
     )
     return Exit.DONE
+
+
+def logs(
+    name: Device,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The newest N rows.", min=1, max=500)] = 50,
+    timeout: Within = USUAL_S,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Show what a device has done lately: its calls with how they ended, and the commands that it refused."""
+    place, screen = _stage(no_color)
+    said = _with_devices(place, lambda link: _ask(link, name, "logs", {"most": limit}, timeout)).get("result")
+    found = [row for row in said if isinstance(row, dict)] if isinstance(said, list) else []
+    if as_json:
+        screen.json({"device": name, "rows": found})
+    elif not found:
+        screen.say(f"{name} has done nothing yet.", "dim")
+    else:
+        table = [[clean(cell) for cell in _log_cells(row)] for row in found]
+        screen.table(("at", "what", "state", "took", "error"), [[*row] for row in table], right=("took",))
+    return Exit.DONE
+
+
+def _log_cells(row: dict[str, Any]) -> list[str]:
+    took, at = row.get("elapsed_ms"), row.get("at")
+    return [
+        time.strftime("%m-%d %H:%M:%S", time.localtime(at)) if isinstance(at, int | float) and at else "-",
+        str(row.get("tool") or row.get("kind", "")),
+        str(row.get("status") or row.get("state", "")),
+        duration(float(took)) if isinstance(took, int | float) else "-",
+        str(row.get("error", ""))[:200],
+    ]
 
 
 def push(
@@ -243,6 +276,7 @@ async def _record_metrics(place: ProjectFolder) -> dict[str, Any]:
 
 
 COMMANDS: dict[str, Callable[..., Exit]] = {
-    "list": list_devices, "ping": ping, "metrics": metrics, "drain": drain, "push": push, "evolve": evolve,
+    "list": list_devices, "ping": ping, "metrics": metrics, "logs": logs, "drain": drain, "push": push,
+    "evolve": evolve,
 }  # fmt: skip
 """The commands of `toolwire edge` that speak to devices."""

@@ -16,6 +16,7 @@ from toolwire.edge.device.calls import CallPool
 from toolwire.edge.device.clock import SenderClocks
 from toolwire.edge.device.config import DeviceConfig
 from toolwire.edge.device.journal import CallJournal, CallState, JournalRow
+from toolwire.edge.device.logged import MOST_LOGGED, logged_rows
 from toolwire.edge.device.reporting import Reporter, stored_command
 from toolwire.edge.device.toolset import DeviceTools
 from toolwire.edge.keys import PrivateKey, PublicKeys
@@ -285,6 +286,9 @@ class EdgeAgent:
                 body = await self._install_skill(command.payload)
                 await self._look_at_skills()
                 return body
+            case CommandKind.LOGS:
+                most = min(FieldReader(command.payload).count("most", 50), MOST_LOGGED)
+                return {"status": "success", "result": await logged_rows(self._journal, most)}
             case CommandKind.SHUTDOWN:
                 asyncio.get_running_loop().call_soon(self._stopping.set)
                 return {"status": "success", "result": "stopping"}

@@ -147,6 +147,10 @@ class CallJournal:
         """The calls that a process which is gone accepted or began."""
         return await self._do(lambda db: _rows(db, "state != 'finished' AND delivered = 0"))
 
+    async def newest(self, most: int) -> list[JournalRow]:
+        """The calls that came last, newest first."""
+        return await self._do(lambda db: _rows(db, f"1 ORDER BY kept_until DESC LIMIT {int(most)}"))
+
     async def keep_artifact(self, name: str, data: bytes, kept_until: float) -> None:
         words = "INSERT OR REPLACE INTO artifacts VALUES (?, ?, ?)"
         await self._do(lambda db: db.execute(words, (name, data, kept_until)))

@@ -30,6 +30,7 @@ class CommandKind(StrEnum):
     DRAIN = "drain"
     FETCH = "fetch"
     INSTALL_SKILL = "install_skill"
+    LOGS = "logs"
 
 
 @quick
