@@ -22,7 +22,7 @@ from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.fleet.dispatcher import BusDispatcher
 from toolwire.fleet.relay import Relay
-from toolwire.fleet.wakeups import hear_wakeups
+from toolwire.fleet.wakeups import hear_woken_turns
 from toolwire.fleet.worker import ToolWorker
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Delta, Reply, Request
@@ -121,7 +121,7 @@ async def run_turns(store: SqliteStore, bus: Bus, known: list[Tool], relay: Rela
 
     runner = TurnRunner(of_project(store, PROJECT), again, at_once=32, poll_s=0.5)
     await asyncio.gather(
-        runner.run_forever(), hear_wakeups(bus, lambda _: runner.wake(), durable="run-storm", project=PROJECT)
+        runner.run_forever(), hear_woken_turns(bus, runner.wake_turn, durable="run-storm", project=PROJECT)
     )
 
 

@@ -4,6 +4,13 @@
     python -m benchmarks.fleet_scale workers            # calls in a second, with 1, 2, 4 and 8 workers
     python -m benchmarks.fleet_scale suspended          # 10,000 turns that wait; the broker is wiped; all finish
 
+`workers` keeps 64 calls in flight from one process (`--in-flight`, `--callers`), of three kinds:
+
+- `calls`: `Agent.call`, one durable call from its submission to its result with the caller. Nearest to a workflow with
+  one step;
+- `turns`: questions whose model makes one call and answers, from the question to the answer;
+- `steps`: questions whose model makes 32 calls at once and answers; calls are counted, 64 of them are in flight.
+
 PostgreSQL commits to the disk here (fsync on), as in operation, and so does the broker (`sync_interval: always`).
 """
 
@@ -34,27 +41,34 @@ from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
-from toolwire.fleet.dispatcher import BusDispatcher
+from toolwire.fleet.arrivals import Arrivals
+from toolwire.fleet.dispatcher import STAYS_S, BusDispatcher
 from toolwire.fleet.relay import Relay
-from toolwire.fleet.wakeups import hear_wakeups
+from toolwire.fleet.wakeups import hear_woken_turns
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.tools import BusService
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.turns import Limits, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import call, says
 
+STEP = 32
+KINDS = ("calls", "turns", "steps")
 
-class OneCall:
-    """A model that makes one call and answers."""
+
+class SomeCalls:
+    """A model that makes some calls at once and answers."""
 
     name = "scale:model"
     most_tools = None
 
+    def __init__(self, calls: int = 1) -> None:
+        self._calls = calls
+
     async def ask(self, request: Request, on_delta: object = None) -> Reply:
         asked = any(isinstance(one, Reply) for one in request.messages)
-        return says("Done.") if asked else says("", call("pure", number=1))
+        return says("Done.") if asked else says("", *(call("pure", number=number) for number in range(self._calls)))
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -63,15 +77,28 @@ class OneCall:
 class Fleet:
     """A process that runs turns, with the parts of `toolwire run`, and workers as processes of their own."""
 
-    def __init__(self, folder: Path, place: dict[str, str], nats: NatsServer) -> None:
+    def __init__(self, folder: Path, place: dict[str, str], nats: NatsServer | None = None) -> None:
         self.folder = folder
         self.place = place
-        self.nats = nats
+        self._nats = nats
         self.workers: list[subprocess.Popen[bytes]] = []
+        self.postgres_pid = self.nats_pid = 0
+
+    @property
+    def nats(self) -> NatsServer:
+        assert self._nats is not None
+        return self._nats
 
     def start_workers(self, number: int) -> None:
         words = [sys.executable, "-m", "benchmarks.fleet_process", "work", str(self.folder), "none"]
         self.workers += [subprocess.Popen(words, stderr=subprocess.DEVNULL) for _ in range(number)]
+
+    def cpu_s(self) -> dict[str, float]:
+        """How much CPU time each kind of process has used so far."""
+        processes = {"workers": [one.pid for one in self.workers]}
+        for name, parent in (("postgres", self.postgres_pid), ("nats", self.nats_pid)):
+            processes[name] = [parent, *_children(parent)] if parent else []
+        return {name: sum(map(_cpu_s, pids)) for name, pids in processes.items()}
 
     def stop_workers(self) -> None:
         for worker in self.workers:
@@ -80,27 +107,35 @@ class Fleet:
         self.workers = []
 
     @asynccontextmanager
-    async def process(self, at_once: int) -> AsyncIterator[tuple[SqliteStore, Agent, TurnRunner]]:
-        """The process that runs turns."""
+    async def process(
+        self, at_once: int, *, stays: bool = False, calls: int = 1
+    ) -> AsyncIterator[tuple[SqliteStore, Agent, TurnRunner]]:
+        """A process that runs turns. One that `stays` has a user who waits for each of them."""
         async with AsyncExitStack() as closing:
             store = await closing.enter_async_context(await open_store(self.place, self.folder))
             view = of_project(store, PROJECT)
-            bus = await closing.enter_async_context(nats_bus(NatsServers((self.nats.url,))))
-            relay = Relay(view, bus)
+            bus = await closing.enter_async_context(nats_bus(NatsServers((self.place["nats"],))))
+            relay, arrivals = Relay(view, bus), Arrivals()
+            await closing.enter_async_context(arrivals.listening(bus, PROJECT))
             known = Toolbox(*(changed(one, target=BusService(SUBJECT)) for one in tools(self.folder)))
-            executor = Router(InProcessExecutor(), bus=BusDispatcher(view, relay))
+            sending = BusDispatcher(view, relay, stays=stays, stays_s=STAYS_S, arrivals=arrivals)
             agent = Agent(
-                OneCall(), known, store=view, executor=executor, project=PROJECT, grant=Grant(tier=Tier.RUN),
-                suspends=True,
+                SomeCalls(calls), known, store=view, executor=Router(InProcessExecutor(), bus=sending),
+                project=PROJECT, grant=Grant(tier=Tier.RUN), suspends=True, limits=Limits(calls_per_step=STEP),
             )  # fmt: skip
 
             @asynccontextmanager
             async def again(_: Turn) -> AsyncIterator[Agent]:
                 yield agent
 
-            runner = TurnRunner(view, again, at_once=at_once)
-            hearing = hear_wakeups(bus, lambda _: runner.wake(), durable="run-storm", project=PROJECT)
-            tasks = [asyncio.create_task(work) for work in (relay.run(), runner.run_forever(), hearing)]
+            runner = TurnRunner(view, again, at_once=at_once, staying=arrivals.staying)
+            work = [relay.run()]
+            if not stays:
+                work += [
+                    runner.run_forever(),
+                    hear_woken_turns(bus, runner.wake_turn, durable="run-storm", project=PROJECT),
+                ]
+            tasks = [asyncio.create_task(one) for one in work]
             try:
                 yield store, agent, runner
             finally:
@@ -122,25 +157,23 @@ async def until_ended(store: SqliteStore, number: int, within_s: float = 600.0) 
     return time.perf_counter() - began
 
 
-async def latency(fleet: Fleet, turns: int) -> None:
+async def latency(fleet: Fleet, calls: int, _: argparse.Namespace) -> None:
     fleet.start_workers(1)
-    async with fleet.process(4) as (store, agent, runner):
-        for _ in range(3):
-            await agent.begin("Warm up")
-            runner.wake()
-        await until_ended(store, 3)
+    async with fleet.process(4, stays=True) as (_store, agent, _runner):
+        for _number in range(5):
+            await agent.call("pure", {"number": 1})
         took = []
-        for number in range(turns):
+        for number in range(calls):
             began = time.perf_counter()
-            await agent.begin("Question")
-            runner.wake()
-            while await ended(store) < number + 4:  # noqa: ASYNC110 -- in another process
-                await asyncio.sleep(0.0005)
+            await agent.call("pure", {"number": number})
             took.append((time.perf_counter() - began) * 1000)
     took.sort()
-    calls = await _call_times(fleet)
-    print(f"a turn with one call: p50 {statistics.median(took):.1f} ms, p99 {took[int(len(took) * 0.99)]:.1f} ms")
-    print(f"a call, from accepted to its result on record: p50 {statistics.median(calls):.1f} ms")
+    times = await _call_times(fleet)
+    print(
+        f"one call after the other, from its submission to its result with the caller: p50 "
+        f"{statistics.median(took):.2f} ms, p99 {took[int(len(took) * 0.99)]:.2f} ms"
+    )
+    print(f"a call, from accepted to its result on record: p50 {statistics.median(times):.2f} ms")
 
 
 async def _call_times(fleet: Fleet) -> list[float]:
@@ -156,32 +189,64 @@ async def _call_times(fleet: Fleet) -> list[float]:
     return took
 
 
-async def throughput(fleet: Fleet, turns: int) -> None:
-    done = 0
-    for workers in (1, 2, 4, 8):
-        async with fleet.process(256) as (store, agent, runner):
-            await asyncio.gather(*(agent.begin("Question") for _ in range(turns)))
-            fleet.start_workers(workers)
-            runner.wake()
-            done += turns
-            began, cpu = time.perf_counter(), os.times()
-            await until_ended(store, done - turns + 1)
-            first = time.perf_counter()
-            await until_ended(store, done)
-            seconds = time.perf_counter() - first
-            own = os.times().user + os.times().system - cpu.user - cpu.system
+async def throughput(fleet: Fleet, calls: int, given: argparse.Namespace) -> None:
+    for workers in given.workers:
+        fleet.start_workers(workers)
+        await _call_all(fleet, "calls", 2 * workers, 2 * workers)  # until they work
+        for kind in given.kinds:
+            began, cpu = time.perf_counter(), fleet.cpu_s()
+            callers = [
+                await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "benchmarks.fleet_scale", "call", "--folder", str(fleet.folder), "--kinds",
+                    kind, "--in-flight", str(given.in_flight // given.callers), "--turns", str(calls // given.callers),
+                    stdout=subprocess.PIPE,
+                )
+                for _ in range(given.callers)
+            ]  # fmt: skip
+            said = [json.loads((await caller.communicate())[0]) for caller in callers]
+            spent = {name: (after - cpu.get(name, 0.0)) * 1000 for name, after in fleet.cpu_s().items()}
+            seconds = max(one["ended"] for one in said) - min(one["began"] for one in said)
+            done = sum(one["calls"] for one in said)
+            spent["callers"] = sum(one["cpu_s"] for one in said) * 1000
+            costs = ", ".join(f"{name} {ms / done:.2f}" for name, ms in spent.items())
             print(
-                f"{workers} workers: {(turns - 1) / seconds:.0f} calls/s ({turns} turns in {seconds:.1f} s after "
-                f"{first - began:.1f} s of start; this process used {own / turns * 1000:.2f} ms of CPU a turn)",
+                f"{workers} workers, {kind}, {given.in_flight} calls in flight from {given.callers} processes: "
+                f"{done / seconds:.0f} calls/s ({done} in {seconds:.1f} s of {time.perf_counter() - began:.1f}; ms of "
+                f"CPU a call: {costs})",
                 flush=True,
             )
         fleet.stop_workers()
 
 
-async def suspended(fleet: Fleet, turns: int) -> None:
+async def call_for(fleet: Fleet, calls: int, given: argparse.Namespace) -> None:
+    """What a caller does: it keeps calls in flight."""
+    print(json.dumps(await _call_all(fleet, given.kinds[0], calls, given.in_flight)))
+
+
+async def _call_all(fleet: Fleet, kind: str, calls: int, in_flight: int) -> dict[str, float]:
+    """Make so many calls of a kind, so many of them at the same time."""
+    at_once = STEP if kind == "steps" else 1
+    left = iter(range(calls // at_once))
+    async with fleet.process(64, stays=True, calls=at_once) as (_, agent, _runner):
+        await agent.call("pure", {"number": 0})
+        began, cpu = time.time(), time.process_time()
+
+        async def make() -> None:
+            for number in left:
+                if kind == "calls":
+                    await agent.call("pure", {"number": number})
+                else:
+                    await agent.ask("Question")
+
+        await asyncio.gather(*(make() for _ in range(max(in_flight // at_once, 1))))
+        done = calls // at_once * at_once
+        return {"began": began, "ended": time.time(), "cpu_s": time.process_time() - cpu, "calls": done}
+
+
+async def suspended(fleet: Fleet, turns: int, _: argparse.Namespace) -> None:
     async with fleet.process(64) as (store, agent, runner):
         before = _memory()
-        for _ in range(turns // 100):
+        for _some in range(turns // 100):
             await asyncio.gather(*(agent.begin("Question") for _ in range(100)))
             runner.wake()
         began = time.perf_counter()
@@ -194,7 +259,7 @@ async def suspended(fleet: Fleet, turns: int) -> None:
     fleet.nats.start()
     print("the broker is wiped and started again")
     began = time.perf_counter()
-    async with fleet.process(64) as (store, _, runner):
+    async with fleet.process(64) as (store, _agent, runner):
         fleet.start_workers(2)
         runner.wake()
         await until_ended(store, turns)
@@ -213,12 +278,33 @@ def _memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
+def _children(parent: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("latency", "workers", "suspended"))
+    parser.add_argument("what", choices=("latency", "workers", "suspended", "call"))
     parser.add_argument("--turns", type=int, default=0)
     parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--callers", type=int, default=1)
+    parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
+    if given.what == "call":
+        place = json.loads((given.folder / "place.json").read_text())
+        asyncio.run(call_for(Fleet(given.folder, place), given.turns, given))
+        return 0
     work, usual = {"latency": (latency, 200), "workers": (throughput, 2_000), "suspended": (suspended, 10_000)}[
         given.what
     ]
@@ -231,10 +317,13 @@ def main() -> int:
         if given.store == "postgres":
             postgres = servers.enter_context(postgres_server(durable=True))
         place = {"kind": given.store, "postgres": postgres.url if postgres else "", "nats": nats.url}
-        (folder / "place.json").write_text(json.dumps({**place, "lease_s": str(LEASE_S)}))
-        fleet = Fleet(folder, {**place, "lease_s": str(LEASE_S)}, nats)
+        place["lease_s"] = str(LEASE_S)
+        (folder / "place.json").write_text(json.dumps(place))
+        fleet = Fleet(folder, place, nats)
+        fleet.nats_pid = nats._process.pid if nats._process else 0
+        fleet.postgres_pid = postgres._process.pid if postgres and postgres._process else 0
         try:
-            asyncio.run(work(fleet, given.turns or usual))
+            asyncio.run(work(fleet, given.turns or usual, given))
         finally:
             fleet.stop_workers()
     return 0

@@ -21,7 +21,6 @@ from toolwire.record.transaction import (
     ADD_AUDIT,
     ADD_WRITER,
     CARD_COLUMNS,
-    CARD_JOINS,
     EACH_CALL,
     Cache,
     Facts,
@@ -44,20 +43,34 @@ Types = Callable[[str], Sequence[str]]
 
 _BY_INDEX = "SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off"
 """A plan is kept for as long as a connection lives, and small tables grow."""
+# Rows are found one by one by their ids, whatever the tables looked like when the plan was made: a LIMIT keeps the
+# planner from joining whole tables, and `|| ''` from indexes that hold all rows of a project, or of a kind.
+_FOUND = """
+    SELECT {what} FROM {table} x WHERE x.turn_id = {key}.v ->> 1 AND x.project || '' = {key}.v ->> 0
+        AND x.call_id = {key}.v ->> 2{more} LIMIT 1
+"""
+
+
+def _found(key: str, table: str, what: str, kind: str = "") -> str:
+    """One row of a call, if there is one."""
+    more = f" AND x.schema_name || '' = '{kind}'" if kind else ""
+    return f"LEFT JOIN LATERAL ({_FOUND.format(key=key, table=table, what=what, more=more)})"
+
+
 _OTHER_TURN = """
     SELECT 1 FROM json_array_elements(facts -> 'turns') AS f(v)
-    LEFT JOIN turns t ON t.id = f.v ->> 1 AND t.project = f.v ->> 0
+    LEFT JOIN LATERAL (
+        SELECT epoch, state, owner FROM turns x WHERE x.id = f.v ->> 1 AND x.project || '' = f.v ->> 0 LIMIT 1
+    ) t ON true
     WHERE (t.epoch, t.state, t.owner) IS DISTINCT FROM ((f.v ->> 2)::bigint, f.v ->> 3, f.v ->> 4)
 """
 # A call that was opened as begun has the id of its card for a token, which is in no other row.
-_OTHER_CALL = """
+_OTHER_CALL = f"""
     SELECT 1 FROM json_array_elements(facts -> 'calls') AS f(v)
-    LEFT JOIN records c ON c.turn_id = f.v ->> 1 AND c.project = f.v ->> 0 AND c.call_id = f.v ->> 2
-        AND c.schema_name = 'tool.call'
-    LEFT JOIN starts s ON s.turn_id = f.v ->> 1 AND s.project = f.v ->> 0 AND s.call_id = f.v ->> 2
-    WHERE c.id IS DISTINCT FROM f.v ->> 3
-        OR EXISTS (SELECT 1 FROM records r WHERE r.turn_id = f.v ->> 1 AND r.project = f.v ->> 0
-                   AND r.call_id = f.v ->> 2 AND r.schema_name = 'tool.result')
+    {_found("f", "records", "x.id", "tool.call")} c ON true
+    {_found("f", "records", "x.id", "tool.result")} r ON true
+    {_found("f", "starts", "*")} s ON true
+    WHERE c.id IS DISTINCT FROM f.v ->> 3 OR r.id IS NOT NULL
         OR c.id IS NOT NULL AND (
             coalesce(s.token, '') <> f.v ->> 5
                 AND NOT (s.token IS NULL AND ((f.v ->> 4)::bigint = 0 OR f.v ->> 5 = f.v ->> 3))
@@ -67,7 +80,7 @@ _OTHER_CALL = """
             OR coalesce(s.detached, 0) <> (f.v ->> 8)::bigint
             OR coalesce(s.cancel, '') <> f.v ->> 9
         )
-"""
+"""  # noqa: S608 -- our own words
 _LINKED = f"""
     FOR one IN SELECT value AS v FROM json_array_elements(op -> 1) LOOP
         SELECT w.number, a.digest INTO own, head FROM audit_writers w JOIN audit a ON a.seq = w.seq
@@ -126,19 +139,33 @@ _CARD = " ".join(CARD_COLUMNS.split()).removeprefix("SELECT ")
 _CARD_TYPES = "text, text, text, text, float8, text, bigint, text, float8, bigint, text, bigint, text, text"
 _KNOWN = f"""
     SELECT t.epoch, t.state, t.owner, {_CARD} FROM json_array_elements($1) WITH ORDINALITY AS k(v, place)
-    LEFT JOIN turns t ON t.id = k.v ->> 1 AND t.project = k.v ->> 0
-    LEFT JOIN records c ON c.turn_id = k.v ->> 1 AND c.project = k.v ->> 0 AND c.call_id = k.v ->> 2
-        AND c.schema_name = 'tool.call'
-    {CARD_JOINS}
+    LEFT JOIN LATERAL (
+        SELECT epoch, state, owner FROM turns x WHERE x.id = k.v ->> 1 AND x.project || '' = k.v ->> 0 LIMIT 1
+    ) t ON true
+    {_found("k", "records", "*", "tool.call")} c ON true
+    {_found("k", "records", "x.context", "tool.result")} r ON true
+    {_found("k", "starts", "*")} s ON true
     ORDER BY k.place
-"""  # noqa: S608 -- our own words
+"""  # noqa: S608
 _LEFT = f"""
     SELECT t.epoch, t.state, t.owner, t.project, t.id, {_CARD} FROM json_array_elements($1) AS k(v)
-    JOIN turns t ON t.id = k.v ->> 1 AND t.project = k.v ->> 0
-    LEFT JOIN records c ON c.turn_id = k.v ->> 1 AND c.project = k.v ->> 0 AND c.schema_name = 'tool.call'
-        AND NOT EXISTS (SELECT 1 FROM records o WHERE o.turn_id = c.turn_id AND o.project = c.project
-                        AND o.call_id = c.call_id AND o.schema_name = 'tool.result')
-    {CARD_JOINS}
+    JOIN LATERAL (
+        SELECT epoch, state, owner, project, id FROM turns x
+        WHERE x.id = k.v ->> 1 AND x.project || '' = k.v ->> 0 LIMIT 1
+    ) t ON true
+    LEFT JOIN LATERAL (
+        SELECT * FROM records x WHERE x.turn_id = k.v ->> 1 AND x.project || '' = k.v ->> 0
+            AND x.schema_name || '' = 'tool.call' AND NOT EXISTS (
+                SELECT 1 FROM records o WHERE o.turn_id = x.turn_id AND o.project || '' = x.project
+                    AND o.call_id = x.call_id AND o.schema_name || '' = 'tool.result'
+            )
+        OFFSET 0
+    ) c ON true
+    LEFT JOIN LATERAL (
+        SELECT * FROM starts x WHERE x.turn_id = c.turn_id AND x.project || '' = c.project AND x.call_id = c.call_id
+        LIMIT 1
+    ) s ON true
+    LEFT JOIN LATERAL (SELECT NULL::text AS context) r ON true
 """  # noqa: S608
 
 
