@@ -7,10 +7,16 @@ and sorts by its code, NaN and the infinities are `null`.
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-import rfc8785
+
+from toolwire.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import rfc8785
+else:
+    rfc8785 = lazy_module("rfc8785")  # few values have fractions that it must write
 
 _SAFE = 2**53 - 1
 _ONLY_JSON = (

@@ -8,12 +8,19 @@ What is compressed, encrypted, encoded twice or cut into parts is not found.
 import base64
 import binascii
 import codecs
-import html
 import json
 import quopri
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
+
+from toolwire.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import html
+else:
+    html = lazy_module("html")  # its table of entities takes a millisecond to load
 
 SHORTEST = 6
 """Shorter values cannot be told from ordinary text and are not looked for."""

@@ -4,7 +4,6 @@ import hashlib
 import math
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -119,7 +118,7 @@ class BodyDraft:
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
         self._digest = hashlib.sha256()
-        self._name = f"{_STAGING}{secrets.token_hex(8)}"
+        self._name = f"{_STAGING}{os.urandom(8).hex()}"
         self._top = os.open(artifacts.folder, FOLDER_FLAGS)
         try:
             descriptor = os.open(self._name, _NEW, 0o600, dir_fd=self._top)
@@ -159,7 +158,7 @@ def _is_there(name: str, folder: int) -> bool:
 
 
 def _write(top: int, shelf: int, name: str, data: bytes) -> None:
-    draft = f"{_STAGING}{secrets.token_hex(8)}"
+    draft = f"{_STAGING}{os.urandom(8).hex()}"
     descriptor = os.open(draft, _NEW, 0o600, dir_fd=top)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path

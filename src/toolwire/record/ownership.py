@@ -13,19 +13,24 @@ import errno
 import hmac
 import os
 import re
-import secrets
 import shlex
 import stat
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
+from toolwire.lazy import lazy_module
 from toolwire.protocol.files import UntrustedState
 from toolwire.protocol.obeyed import OWN_STATE
+
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = lazy_module("tempfile")  # few users lack a state folder
 
 SIGNATURE = "signature"
 TRUST_VARIABLE = "TOOLWIRE_TRUST"
@@ -305,7 +310,7 @@ def read_file(name: str | Path, above: int | None, most: int, *, of_user: bool =
 
 def replace_file(name: str, above: int, content: bytes) -> None:
     """Write a file at once, in place of what has its name. Raises OSError."""
-    draft = f"{name}.{secrets.token_hex(8)}"
+    draft = f"{name}.{os.urandom(8).hex()}"
     try:
         _write(above, draft, content)
         os.rename(draft, name, src_dir_fd=above, dst_dir_fd=above)
@@ -317,7 +322,7 @@ def replace_file(name: str, above: int, content: bytes) -> None:
 
 def write_once(name: str, above: int, content: bytes) -> None:
     """Write a file at once, unless another process was faster: then its content counts. Raises OSError."""
-    draft = f"{name}.{secrets.token_hex(8)}"
+    draft = f"{name}.{os.urandom(8).hex()}"
     try:
         _write(above, draft, content)
         with suppress(FileExistsError):
@@ -331,7 +336,7 @@ def writer_name(home: Path) -> str:
     """The name under which what is written from this folder is audited, made if there is none. Raises OSError."""
     folder = os.open(home, FOLDER_FLAGS)
     try:
-        write_once(_WRITER, folder, secrets.token_hex(_WRITER_BYTES).encode())
+        write_once(_WRITER, folder, os.urandom(_WRITER_BYTES).hex().encode())
         name = read_file(_WRITER, folder, 2 * _WRITER_BYTES).decode("ascii", "replace")
     finally:
         os.close(folder)
@@ -378,7 +383,7 @@ def _make_key(folder: Path) -> bytes:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     above = os.open(folder, FOLDER_FLAGS)
     try:
-        write_once(_KEY, above, secrets.token_bytes(_KEY_BYTES))
+        write_once(_KEY, above, os.urandom(_KEY_BYTES))
     finally:
         os.close(above)
     return _read_key(folder)

@@ -1,13 +1,18 @@
 """The layers as they are written: files, variables and flags, turned into entries that remember their place."""
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
 from toolwire.settings.keys import known_keys, known_sections, nearest_keys, pattern_of
 from toolwire.settings.schema import Layer, Origin
+
+if TYPE_CHECKING:
+    import tomllib
+else:
+    tomllib = lazy_module("tomllib")  # most folders have no settings file
 
 FILE_NAME = "toolwire.toml"
 PREFIX = "TOOLWIRE_"

@@ -9,7 +9,6 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from secrets import token_hex
 
 from toolwire.execute.sandbox.beneath import open_folder, unlock
 from toolwire.protocol.obeyed import HELD_BACK
@@ -35,7 +34,7 @@ def move_aside(root: int, path: str) -> HeldBack | None:
         folder = open_folder(root, above)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    aside = f"{name}.{HELD_BACK}-{token_hex(4)}"
+    aside = f"{name}.{HELD_BACK}-{os.urandom(4).hex()}"
     try:
         _rename(folder, name, aside)
     except FileNotFoundError:

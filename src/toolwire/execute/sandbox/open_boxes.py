@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 
 from toolwire.execute.sandbox.git_planted import GIT, Contents, changed_at, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.link_routes import Route, strayed
@@ -66,7 +65,7 @@ def note_open_box(
     ways = [[one.path, int(one.obeyed), one.links, one.end, one.identity] for one in routes]
     unsafe = [[*identity, unsafe_in(contents, None)] for identity, contents in repositories.items()]
     try:
-        path = f"{_folder()}/{_workspace(root)}-{token_hex(8)}"
+        path = f"{_folder()}/{_workspace(root)}-{os.urandom(8).hex()}"
         try:
             descriptor = os.open(path, _NEW_FILE, 0o600)
         except FileNotFoundError:

@@ -8,19 +8,25 @@ changed, so a trial tells exactly whether a command writes, whatever program it 
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
 from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import call
+from toolwire.lazy import lazy_module
 from toolwire.protocol.values import dataclass
+
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = lazy_module("tempfile")  # only trials have a layer of their own
 
 MOST_CHANGES = 5
 UPPER, WORK = "upper", "work"
