@@ -11,12 +11,12 @@ import pytest
 
 from tests.loop.test_liveness import owner
 from tests.record.conftest import database_server, migrated_server
-from toolwire import Agent, MemoryStore, SqliteStore, tool
+from toolwire import Agent, Limits, MemoryStore, SqliteStore, tool
 from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
 from toolwire.record.libsql import LibsqlStore
 from toolwire.record.liveness import LEASE_S
-from toolwire.testing import ScriptedModel
+from toolwire.testing import ScriptedModel, call
 
 BOUND_S = 30
 A_MOMENT_S = 0.3
@@ -93,6 +93,51 @@ async def test_what_a_tool_declares_holds_over_all_processes(
 
     assert [result.text for result in results] == ["0", "1", "2"]
     assert printer.peak == at_once
+
+
+async def test_the_calls_of_an_agent_in_flight_are_limited_over_all_processes(opens: Opens) -> None:
+    printer, limits = Printer(), Limits(in_flight=2)
+    agents = [Agent(ScriptedModel(), printer.tools(), store=await opens(), limits=limits) for _ in range(3)]
+    other = Agent(ScriptedModel(), printer.tools(), store=await opens(), limits=limits, name="other")
+    calls = [asyncio.create_task(one.call("print", {"what": str(n)})) for n, one in enumerate(agents)]
+    async with asyncio.timeout(BOUND_S):
+        for _ in range(2):
+            await printer.entered.acquire()
+        await asyncio.wait(calls, timeout=A_MOMENT_S)  # time enough for the third to begin, if it did not wait
+        assert printer.peak == 2
+        calls.append(asyncio.create_task(other.call("print", {"what": "of another agent"})))
+        await printer.entered.acquire()
+        assert "of another agent" in printer.at_work
+        printer.may_go.set()
+        results = await asyncio.gather(*calls)
+
+    assert [result.text for result in results] == ["0", "1", "2", "of another agent"]
+
+
+async def test_the_calls_of_one_step_share_the_places_of_their_agent() -> None:
+    printer = Printer()
+    printer.may_go.set()
+    steps = ScriptedModel([call("print", what=str(n)) for n in range(4)], "Done.")
+    answer = await Agent(steps, printer.tools(), limits=Limits(in_flight=1)).ask("Print")
+
+    assert (answer.text, printer.peak) == ("Done.", 1)
+
+
+async def test_an_agent_that_sets_itself_to_work_takes_no_place_for_that() -> None:
+    printer, store, limits = Printer(), MemoryStore(), Limits(in_flight=1)
+    printer.may_go.set()
+    worker = ScriptedModel([call("print", what="below")], "Printed.")
+
+    @tool(name="task", category="session")
+    async def task() -> str:
+        """Set an agent of the same name to work."""
+        return (await Agent(worker, printer.tools(), store=store, limits=limits).ask("Print")).text
+
+    asks = ScriptedModel([call("task")], "Done.")
+    async with asyncio.timeout(BOUND_S):
+        answer = await Agent(asks, [task], store=store, limits=limits).ask("Have it printed")
+
+    assert (answer.text, answer.turn.failed_calls, printer.peak) == ("Done.", 0, 1)
 
 
 async def test_a_writer_waits_for_readers_of_other_processes(opens: Opens) -> None:

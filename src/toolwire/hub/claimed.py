@@ -4,7 +4,6 @@ from toolwire.hub.calls import Accepted
 from toolwire.hub.journey import Journey
 from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
-from toolwire.plan.resources import touches
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.events import Emit
@@ -31,7 +30,7 @@ class ClaimedJourney(Journey):
 
     async def run(self, allowed: Allowed) -> ToolResult:
         """Its result, which the caller closes it with."""
-        outcome = await (self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed))
+        outcome = await self._run_here(allowed)
         if self._output is not None:
             self._output.close()
         if isinstance(outcome, ToolResult):

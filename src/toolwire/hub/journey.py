@@ -27,7 +27,7 @@ from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
 from toolwire.lazy import lazy_module
 from toolwire.loop.limits import time_left_s
-from toolwire.plan.resources import claims, touches
+from toolwire.plan.resources import agent_place, claims, touches
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.chat import untrusted_sources
@@ -150,7 +150,11 @@ class Journey:
             return self._detach(allowed)
         if self._services.dispatcher is not None and self._is_dispatched(allowed):
             return self._dispatch(allowed)
-        return self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed)
+        return self._run_here(allowed)
+
+    def _run_here(self, allowed: Allowed) -> Awaitable[Outcome]:
+        waits = self._turn.limits.in_flight is not None or touches(allowed.tool)
+        return self._run_holding(allowed) if waits else self._run(allowed)
 
     async def _give_up(self) -> ToolResult:
         """A dead process began this call, and it must not be run blindly again."""
@@ -287,7 +291,7 @@ class Journey:
 
     async def _finish_detached(self, allowed: Allowed) -> None:
         """See a call to its result that runs on its own in this process. Its lease is renewed as long as that lives."""
-        work = asyncio.ensure_future(self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed))
+        work = asyncio.ensure_future(self._run_here(allowed))
         heartbeat = asyncio.create_task(self._keep_claim(work), name="toolwire-detached-lease")
         try:
             outcome = await work
@@ -331,9 +335,11 @@ class Journey:
     # The run
 
     async def _run_holding(self, allowed: Allowed) -> Outcome:
-        """Run a call that touches something. What it touches stays held while any of its work goes on."""
+        """Run a call that others may have to wait for. What it holds stays held while any of its work goes on."""
         call, executor, asked = self._card.call, self._services.executor, perf_counter()
-        touched = claims(allowed.tool, allowed.arguments, next(iter(self._turn.grant.roots), ""))
+        turn, tool = self._turn, allowed.tool
+        touched = claims(tool, allowed.arguments, next(iter(turn.grant.roots), ""))
+        touched += agent_place(turn.agent, turn.limits.in_flight, tool)
         patience_s = self._before_the_deadline(allowed).timeout_s
         try:
             async with self._services.resources.holding(touched, f"{call.name!r} ({call.id})", patience_s) as ticket:

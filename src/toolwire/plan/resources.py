@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
-from toolwire.protocol.tools import Tool
+from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.values import dataclass
 
 _FORMATTER = Formatter()
@@ -48,6 +48,16 @@ def claims(tool: Tool, arguments: Mapping[str, Any], root: str = "") -> tuple[Lo
         *(LockClaim(name, writes=False) for name in sorted(read)),
         *places,
     )
+
+
+def agent_place(agent: str, most: int | None, tool: Tool) -> tuple[LockClaim, ...]:
+    """A place among at most so many calls of an agent.
+
+    A call that sets an agent to work takes none: it only waits, and the agent that it waits for may be the same one.
+    """
+    if most is None or (tool.category == "session" and tool.effect is not Effect.PURE):
+        return ()
+    return (LockClaim(f"agent:{agent}", writes=False, most=most),)
 
 
 def touches(tool: Tool) -> bool:

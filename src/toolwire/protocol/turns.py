@@ -64,6 +64,7 @@ class Limits:
     A sub-agent whose caller waits has no `own_time`: its seconds are those of the caller.
     A thread that fills `compact_at` of the model's window of `window_tokens` is told by a summary from then on; None
     is what the model says about itself.
+    At most `in_flight` calls of an agent run at once, over all its turns and all processes that share the store.
     A turn that `must_end_with` some tools ends with a result of one of them, not with words: the model is reminded, and
     after some times the turn has failed.
     """
@@ -83,6 +84,7 @@ class Limits:
     window_tokens: int | None = None
     compact_at: float = 0.75
     must_end_with: tuple[str, ...] = ()
+    in_flight: int | None = None
 
 
 @quick
