@@ -34,7 +34,7 @@ from toolwire.wire.mqtt.reports import (
 )
 from toolwire.wire.mqtt.topics import FROM_AGENT, AgentChannel, Topics
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 PROGRAM = Path(sys.executable).parent / "toolwire"
 
 TOOLS = '''
