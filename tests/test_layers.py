@@ -264,6 +264,12 @@ def test_a_module_that_is_loaded_late_is_imported_for_type_checkers() -> None:
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
+        imported_modules |= {
+            alias.asname or alias.name: alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        }
         assert promised.items() <= imported_modules.items(), module
 
 
