@@ -12,15 +12,7 @@ import json
 import quopri
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
-
-from toolwire.lazy import lazy_module
-
-if TYPE_CHECKING:
-    import html
-else:
-    html = lazy_module("html")  # its table of entities takes a millisecond to load
 
 SHORTEST = 6
 """Shorter values cannot be told from ordinary text and are not looked for."""
@@ -32,6 +24,9 @@ SHORTEST_SPREAD = 12
 """From this many letters and digits on, something may stand between them."""
 
 _SHARED = 3
+# As `html.escape` writes them; loading its module takes a millisecond, for a table of all entities.
+_MARKUP = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+_QUOTES = {ord('"'): "&quot;", ord("'"): "&#x27;"}
 _LOWER_CODES = re.compile("%[0-9A-F]{2}")
 # Everything that is neither a letter nor a digit in ASCII, and what wraps, joins or shows nothing beyond it.
 _SEPARATORS = "".join(char for char in map(chr, range(128)) if not char.isalnum()) + (
@@ -138,7 +133,7 @@ def _spellings(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogatepass")
     yield value
     yield from {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
-    yield from {html.escape(value), html.escape(value, quote=False)}
+    yield from {value.translate(_MARKUP | _QUOTES), value.translate(_MARKUP)}
     yield quopri.encodestring(data, quotetabs=True).decode()
     urls = {quote(data, safe=""), quote(data), quote_plus(data), quote(data).replace("%", "%25")}
     yield from urls | {_LOWER_CODES.sub(lambda code: code[0].lower(), url) for url in urls}
