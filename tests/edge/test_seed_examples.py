@@ -6,6 +6,9 @@ files as the kernel writes them.
 """
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +114,16 @@ def test_whether_gpio_17_is_high(house: House) -> None:
     assert answer == "GPIO pin 17 is currently HIGH."
 
 
+def test_the_embedded_model_reads_a_pin_of_the_device(house: House) -> None:
+    """Without any script: the model picks the tool, the device runs it, and the answer tells what came back."""
+    words = ("ask", "Is GPIO pin 17 high? Use gpio_read with pin 17.", "--json")
+    ran = house.stage.run(*words, TOOLWIRE_TOOLS__INCLUDE="gpio_read")
+    assert ran.code == Exit.DONE, ran.err
+    [call] = house.run("edge", "logs", "pi", "-n", "1", "--json").json["rows"]
+    assert (call["tool"], call["status"]) == ("gpio_read", "success")
+    assert re.search(r"\bhigh\b|\bvalue\W+1\b", ran.json["answer"], re.IGNORECASE), ran.json["answer"]
+
+
 def test_the_hostname_of_the_device(house: House) -> None:
     hostname = Path("/etc/hostname").read_text().strip()
     answer, [read] = house.ask(
@@ -193,3 +206,17 @@ def test_the_metrics_of_tools_reach_the_evolution_engine_of_a_device(house: Hous
     [own] = [one for one in seen["orchestrator"]["tools"] if one["tool"] == "gpio_read"]
     assert own["errors_by_type"] == {"permission_denied": own["errors"]}
     assert seen["orchestrator"]["loop"]["turns"] >= 2
+
+
+def test_the_example_runs_from_nothing() -> None:
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, root / "examples" / "edge" / "try_it.py"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert '"level":"HIGH"' in ran.stdout
+    assert "gpio_read    success" in ran.stdout

@@ -33,6 +33,9 @@ def init(
         str,
         typer.Option("--broker", metavar="URL", help="Where devices find the broker; mqtt:// only on this machine."),
     ] = "mqtts://127.0.0.1:8883",
+    nats: Annotated[
+        bool, typer.Option("--nats", help="The broker is nats-server; orchestrators speak NATS with it.")
+    ] = False,
     prefix: Annotated[str, typer.Option("--prefix", metavar="WORDS", help="How topics begin.")] = "evoclaw",
     allow: Annotated[
         list[str] | None,
@@ -62,7 +65,7 @@ def init(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     try:
         plan = setup_plan.EdgePlan(
-            setup_plan.check_name(name), setup_plan.read_broker(broker), _program(program),
+            setup_plan.check_name(name), setup_plan.read_broker(broker, is_nats=nats), _program(program),
             setup_plan.check_prefix(prefix), tuple(allow or PERMISSIONS),
             tuple(word.strip() for word in tools.split(",") if word.strip()),
             setup_plan.check_pins("--gpio-in", gpio_in or ()), setup_plan.check_pins("--gpio-out", gpio_out or ()),
@@ -82,7 +85,7 @@ def init(
             }
         )
     else:
-        _tell(screen, written, name)
+        _tell(screen, written, name, nats=nats)
     return Exit.DONE
 
 
@@ -94,16 +97,18 @@ def _program(given: str | None) -> str:
     return found
 
 
-def _tell(screen: Screen, written: "setup_files.WrittenDevice", name: str) -> None:
+def _tell(screen: Screen, written: "setup_files.WrittenDevice", name: str, *, nats: bool) -> None:
     """What to do next, as commands that can be pasted."""
     broker, device = written.folder.broker, shlex.quote(str(written.device))
     if written.is_first:
-        screen.say("# 1. Start the broker, one of:")
-        screen.say(f"mosquitto -c {shlex.quote(str(broker / 'mosquitto.conf'))}")
-        screen.say(f"nats-server -c {shlex.quote(str(broker / 'nats.conf'))}")
-    else:
-        screen.say("# 1. Where nats-server is the broker, have it read its users again (Mosquitto knows them already):")
+        program, config = ("nats-server", "nats.conf") if nats else ("mosquitto", "mosquitto.conf")
+        screen.say("# 1. Start the broker:")
+        screen.say(f"{program} -c {shlex.quote(str(broker / config))}")
+    elif nats:
+        screen.say("# 1. Have the broker read its users again:")
         screen.say("nats-server --signal reload")
+    else:
+        screen.say("# 1. The broker knows the new device by its certificate.")
     screen.say("# 2. Start the agent here, to try it:")
     screen.say(f"toolwire edge run --config {device}/edge.toml")
     screen.say("#    or copy the folder to the device and install it there as a service:")

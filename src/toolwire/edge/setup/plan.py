@@ -21,11 +21,15 @@ _HIGHEST_PORT = 65_534
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlace:
-    """Where the broker listens: for devices at `port`, for orchestrators, which have another authority, one above."""
+    """Where the broker listens: for devices at `port`, for orchestrators, which have another authority, one above.
+
+    With nats-server orchestrators speak NATS there.
+    """
 
     host: str
     port: int
     tls: bool
+    is_nats: bool = False
 
     @property
     def shown_host(self) -> str:
@@ -37,6 +41,8 @@ class BrokerPlace:
 
     @property
     def orchestrator_url(self) -> str:
+        if self.is_nats:
+            return f"{'tls' if self.tls else 'nats'}://{self.shown_host}:{self.port + 1}"
         return f"mqtts://{self.shown_host}:{self.port + 1}" if self.tls else self.device_url
 
 
@@ -81,7 +87,7 @@ def check_pins(flag: str, pins: Iterable[str]) -> tuple[str, ...]:
     return tuple(pins)
 
 
-def read_broker(url: str) -> BrokerPlace:
+def read_broker(url: str, *, is_nats: bool = False) -> BrokerPlace:
     """Where a URL says that the broker is. Raises SettingsError; one without TLS must be on this machine."""
     try:
         parts = urlsplit(url)
@@ -90,7 +96,7 @@ def read_broker(url: str) -> BrokerPlace:
         parts, host, port = urlsplit(""), "", None
     if parts.scheme not in _PORTS or not host or parts.username or parts.path.strip("/") or parts.query:
         raise SettingsError(f"--broker {url[:80]!r} must be mqtts://HOST:PORT, or mqtt://HOST:PORT on this machine")
-    place = BrokerPlace(host, _PORTS[parts.scheme] if port is None else port, parts.scheme == "mqtts")
+    place = BrokerPlace(host, _PORTS[parts.scheme] if port is None else port, parts.scheme == "mqtts", is_nats)
     if not 1 <= place.port <= _HIGHEST_PORT:
         raise SettingsError(f"--broker {url[:80]!r} must have a port from 1 to {_HIGHEST_PORT}")
     if not place.tls and not _is_local(host):
