@@ -185,3 +185,34 @@ def test_a_file_that_names_only_what_is_needed_has_the_usual_limits(tmp_path: Pa
     config = parse_config(sections, tmp_path, "edge.toml")
     assert (config.limits.slots, config.journal, config.private_key) == (8, tmp_path / "journal.db", tmp_path / "k")
     assert (config.broker.port, config.broker.tls, config.trusts_approvals) == (1883, False, False)
+
+
+OUTER = """
+[grant]
+network = ["192.0.2.7"]
+autonomy = "full"
+rules = ["allow bash"]
+[tools]
+groups = ["shell"]
+[edge]
+url = "mqtt://127.0.0.1:1"
+"""
+INNER = '[agent]\nname = "pi"\n[broker]\nurl = "mqtt://127.0.0.1"\n[keys]\nprivate = "k"\nallow_plain = true\n'
+
+
+def test_T211_settings_of_a_project_around_it_do_not_widen_what_a_device_may(tmp_path: Path) -> None:
+    """Whether they are trusted or not: the folder of a device often lies in that of its orchestrator."""
+    device = tmp_path / "edge" / "devices" / "pi"
+    device.mkdir(parents=True)
+    for folder in (tmp_path, device):
+        (folder / "toolwire.toml").write_text(OUTER)
+    (device / "edge.toml").write_text(INNER)
+    for environ in ({}, {"TOOLWIRE_TRUST": str(tmp_path)}):
+        settings = device_project(read_config(device / "edge.toml"), environ).settings
+        assert (settings.grants.network, settings.grants.autonomy, settings.grants.rules) == ((), "supervised", ())
+        assert (settings.tools.groups, settings.edge.url) == ((), None)
+
+
+def test_T211_control_the_devices_own_file_says_what_it_may(tmp_path: Path) -> None:
+    (tmp_path / "edge.toml").write_text(f'{INNER}[grant]\nnetwork = ["192.0.2.7"]\n')
+    assert device_project(read_config(tmp_path / "edge.toml"), {}).settings.grants.network == ("192.0.2.7",)

@@ -30,13 +30,14 @@ _TRUST = "TOOLWIRE_TRUST"
 
 
 def device_project(config: DeviceConfig, environ: Mapping[str, str]) -> ProjectFolder:
-    """The project of a device: its folder, with what its file says on top. Raises SettingsError.
+    """The project of a device: its folder, and what its own file says. Raises SettingsError.
 
-    The operator's file names the folder of skills, so they are trusted; settings of the user do not count here.
+    Neither the user's settings nor those of a project around the folder count: they could widen what the device may.
+    The operator's file names the folder of skills, so they are trusted.
     """
     trusted = [environ.get(_TRUST, ""), str(config.folder), str(config.skills or "")]
     seen = {**environ, _TRUST: os.pathsep.join(filter(None, trusted))}
-    return ProjectFolder(config.folder, seen, load(config.folder, seen, config.flags))
+    return ProjectFolder(config.folder, seen, load(config.folder, seen, config.flags, project_counts=False))
 
 
 def open_device(

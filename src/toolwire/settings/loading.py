@@ -76,15 +76,18 @@ def load(
     flags: Mapping[str, Any] | None = None,
     user_dir: Path | None = None,
     state_dir: Path | None = None,
+    *,
+    project_counts: bool = True,
 ) -> Settings:
     """Read all layers and check them. Raises SettingsError that names key, place and what is allowed.
 
     Nothing ambient is read: doors pass `os.environ`, `user_folder()` and `state_folder()`; without `user_dir` there is
     no user file, and without `state_dir` only TOOLWIRE_TRUST makes a project's file trusted. One that is not, and asks
     for what needs it, raises Untrusted. Flags are given by dotted key; text is read as in a variable, and None stands
-    for a flag that was not given.
+    for a flag that was not given. Where the project does not count, no settings file in `cwd` or above it is read.
     """
-    settings, requests = _load_layers(cwd, environ, flags or {}, user_dir)
+    files = project_files(cwd, user_dir, environ) if project_counts else []
+    settings, requests = _load_layers(cwd, environ, flags or {}, user_dir, files)
     above: list[Path] = []
     for request in requests:
         if request.wants and not is_trusted(request.file, request.digest, environ, state_dir, above):
@@ -98,14 +101,14 @@ def trust_requests(cwd: Path, environ: Mapping[str, str], user_dir: Path | None 
 
     Raises SettingsError.
     """
-    return _load_layers(cwd, environ, {}, user_dir)[1]
+    return _load_layers(cwd, environ, {}, user_dir, project_files(cwd, user_dir, environ))[1]
 
 
 def _load_layers(
-    cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any], user_dir: Path | None
+    cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any], user_dir: Path | None, files: Iterable[Path]
 ) -> tuple[Settings, list[Untrusted]]:
     own = _user_entries(user_dir, environ)
-    steps, merged = _steps(project_files(cwd, user_dir, environ), own, environ)
+    steps, merged = _steps(files, own, environ)
     over = _merge_layers(merged, environment_entries(environ))
     over = _merge_layers(over, flag_entries(flags))
     stronger = {path: entry for path, entry in over.items() if entry.origin.layer not in FILES}
