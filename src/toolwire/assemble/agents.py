@@ -17,7 +17,6 @@ from toolwire.assemble.devices import (
     open_devices,
     pinned_toolbox,
     refreshing,
-    uses_devices,
 )
 from toolwire.assemble.grants import grant_of, require_needed
 from toolwire.assemble.interaction import Interaction, Unattended
@@ -96,7 +95,7 @@ async def open_agent(
         await registry.load_offered_tools(project, store)
     async with AsyncExitStack() as closing:
         on_devices = None
-        if uses_devices(project) and (only not in built_in_names(project) or only in _OF_OTHERS):
+        if project.uses_devices and (only not in built_in_names(project) or only in _OF_OTHERS):
             on_devices = await open_devices(project, store, closing)
         grant = grant_of(project, spec.granted, resumes=resumes is not None, agent=spec.name)
         if spec.model.name == WORKFLOW_MODEL:  # its steps say how many calls there are

@@ -27,10 +27,6 @@ else:
 RefreshTools = Callable[[Toolbox], Toolbox | None]
 
 
-def uses_devices(project: ProjectFolder) -> bool:
-    return project.settings.edge.url is not None
-
-
 async def open_devices(project: ProjectFolder, store: Store | None, closing: AsyncExitStack) -> "DeviceLink":
     """The link to the devices of a project, held until the end; their tools are known then. Raises SettingsError."""
     try:
@@ -45,14 +41,14 @@ async def open_devices(project: ProjectFolder, store: Store | None, closing: Asy
 async def holding_devices(project: ProjectFolder, store: Store) -> AsyncIterator[None]:
     """Within the block this process stays connected to its devices, if it has any."""
     async with AsyncExitStack() as closing:
-        if uses_devices(project):
+        if project.uses_devices:
             await open_devices(project, store, closing)
         yield
 
 
 def device_tools(project: ProjectFolder, taken: Collection[str]) -> tuple[Tool, ...]:
     """The tools of its devices, none of which has a name that is taken. Asks the broker where that was not done yet."""
-    if not uses_devices(project) or project.settings.edge.offer == "agents":
+    if not project.uses_devices or project.settings.edge.offer == "agents":
         return ()
     if not project.known_devices and not _in_loop():
         agent.run_sync(_ask_broker(project))

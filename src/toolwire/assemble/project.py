@@ -50,6 +50,10 @@ class ProjectFolder:
         return self._skills[0]
 
     @property
+    def uses_devices(self) -> bool:
+        return self.settings.edge.url is not None
+
+    @property
     def has_skills(self) -> bool:
         """Whether any skill could be there, or the settings speak of them."""
         chosen = self.settings.tools

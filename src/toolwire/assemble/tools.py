@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolwire.assemble.devices import device_tools, tools_of_known_devices, uses_devices
+from toolwire.assemble.devices import device_tools, tools_of_known_devices
 from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import is_served, sends_over_bus, uses_bus, with_services
@@ -62,16 +62,16 @@ def toolbox_of(
     if project.has_skills:
         every = own.plus(*project.skills.tools(taken))
         withheld = [each.tool for each in project.skills.chosen(taken).withheld]
-    if not is_alone and not is_worker:
+    if project.uses_devices and not is_alone and not is_worker:
         every = every.plus(*device_tools(project, (*taken, *every.names)))
     known = {*taken, *every.names, *(tool.name for tool in withheld)}
     # A built-in tool of a group that is not chosen can be excluded: it is out already.
     for name in (*chosen.include, *(name for name in chosen.exclude if name not in BUILT_IN)):
-        if name not in known and not uses_devices(project):  # a device that has it may come later
+        if name not in known and not project.uses_devices:  # a device that has it may come later
             near = nearest(name, known)
             advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(known))}."
             raise SettingsError(f"tools.include and tools.exclude name tools; there is no {name!r}; {advice}")
-    if _has_names(project.settings) and not (uses_devices(project) and not any(project.known_devices)):
+    if _has_names(project.settings) and not (project.uses_devices and not any(project.known_devices)):
         elsewhere = tools_of_known_devices(project, (*taken, *every.names))
         require_known_names(project.settings, (*every, *withheld, *elsewhere), names)
     wanted = [name for name in every.names if name not in chosen.exclude and name in (chosen.include or every)]

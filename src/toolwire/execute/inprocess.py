@@ -51,7 +51,7 @@ class InProcessExecutor:
     notes_begin = True
 
     def __init__(self, threads: Threads | None = None, *, grace_s: float = GRACE_S) -> None:
-        self._threads = threads or Threads()
+        self._threads = threads
         self._grace_s = grace_s
         self._left: dict[str, Left] = {}
         self._at_once: dict[int, tuple[InProcess, bool]] = {}  # the target is kept, so its id stays its own
@@ -103,7 +103,8 @@ class InProcessExecutor:
         return self._left.get(key)
 
     async def close(self) -> None:
-        self._threads.close()
+        if self._threads is not None:
+            self._threads.close()
 
     def _leave_behind(self, key: str, work: Left) -> None:
         self._left[key] = work
@@ -114,6 +115,8 @@ class InProcessExecutor:
         watched = changed(context, canceled=lambda: bool(given_up))
         on_left = partial(self._leave_behind, context.idempotency_key)
         try:
+            if self._threads is None:
+                self._threads = Threads()
             return await self._threads.run(_begin, target, arguments, watched, on_left=on_left)
         except asyncio.CancelledError:
             given_up.append(True)

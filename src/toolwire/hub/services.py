@@ -89,7 +89,7 @@ class Services:
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
         self.detached: set[asyncio.Task[None]] = set()
         self.detached_lease_s = DETACHED_LEASE_S
-        self.shown_output = ShownOutput()
+        self.unread: ShownOutput | None = None
         self.rates: dict[str, float] = {}
         self._agents: dict[tuple[str, str], Slots] = {}
 
@@ -107,6 +107,13 @@ class Services:
         if self._recorder is None:
             self._recorder = ContextRecorder(self.store, self.clock, self.clean)
         return self._recorder
+
+    @property
+    def shown_output(self) -> ShownOutput:
+        """Keeps what calls that run on their own have written; there is none as long as `unread` is None."""
+        if self.unread is None:
+            self.unread = ShownOutput()
+        return self.unread
 
     def clean(self, text: str) -> str:
         """A text without any secret in it."""

@@ -187,7 +187,8 @@ class Runner:
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
                 case AskModel():
-                    if shown := self._runtime.shown_output.take(held.turn.id):
+                    unread = self._runtime.unread
+                    if unread is not None and (shown := unread.take(held.turn.id)):
                         held.turn = await self._note(held.turn, shown)
                     if self._intervene is not None:
                         held.turn = await self._intervened(held.turn, self._intervene)

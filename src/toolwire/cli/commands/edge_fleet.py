@@ -220,7 +220,7 @@ def evolve(
 
 def _stage(no_color: bool) -> tuple[ProjectFolder, Screen]:
     place = current_project()
-    if not devices.uses_devices(place):
+    if not place.uses_devices:
         raise SettingsError("no broker of devices is set: edge.url names it (toolwire edge init prints the settings)")
     return place, Screen.of(place.settings.output.color, no_color=no_color)
 
