@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, NoReturn
 import toolwire
 from tests.caches import clear_caches
 from toolwire.cli import main
+from toolwire.te.main import main as te
 from toolwire.toolbox.registry import TOOLS, ToolDependencies, make_tools
 
 LARGEST = 150_000
@@ -102,7 +103,7 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     if sys.argv[0] == sys.executable:
         _end(_exit_code(_run_python))
     sys.path[0] = str(Path(sys.argv[0]).parent)
-    _end(_exit_code(main))
+    _end(_exit_code(main if Path(sys.argv[0]).name == "toolwire" else lambda: sys.exit(te())))
 
 
 def _run_python() -> None:

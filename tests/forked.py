@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.fork_server import LARGEST
 
-COMMAND = str(Path(sys.executable).parent / "toolwire")
+COMMAND, TE = (str(Path(sys.executable).parent / name) for name in ("toolwire", "te"))
 _LOCALE = ("LANG", "LC_ALL")
 _LIMIT_S = 120
 
@@ -78,7 +78,7 @@ def _request(words: Sequence[str], folder: Path, env: Mapping[str, str], *, at_t
 
 def _can_be_forked(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> bool:
     """Whether a fork is as good as a new interpreter: nothing is told to its start, and no module could be shadowed."""
-    if words[0] != COMMAND or env.get("PYTHONUTF8") != "1":
+    if words[0] not in (COMMAND, TE) or env.get("PYTHONUTF8") != "1":
         return False
     if any(name.startswith(("PYTHON", "LD_")) and name != "PYTHONUTF8" for name in env):
         return False

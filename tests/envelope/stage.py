@@ -2,16 +2,15 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import forked
+from tests.forked import TE
 from toolwire.deliver.envelope import Envelope, read
 
 LIMIT_S = 60
-TE = str(Path(sys.executable).parent / "te")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +47,10 @@ class Stage:
 
     def te(self, *words: str, stdin: bytes = b"", cwd: Path | None = None, **environ: str) -> Ran:
         home = {"HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state"), "TMPDIR": str(self.home)}
-        own = {"PATH": os.environ["PATH"], **home}
-        done = subprocess.run(
-            [TE, *words],
-            cwd=cwd or self.folder,
-            env={**own, **self.environ, **environ},
-            input=stdin,
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(), done.stdout)
+        own = {"PATH": os.environ["PATH"], "PYTHONUTF8": "1", **home}
+        with forked.start([TE, *words], cwd=cwd or self.folder, env={**own, **self.environ, **environ}) as process:
+            out, err = process.communicate(stdin, timeout=LIMIT_S)
+        return Ran(process.returncode, out.decode(errors="replace"), err.decode(), out)
 
     def write(self, path: str, text: str) -> Path:
         file = self.folder / path

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.envelope.stage import TE, Stage
+from tests.envelope.stage import Stage
+from tests.forked import TE
 from toolwire import Agent, parse_reply, tool
 from toolwire.deliver.envelope import Envelope, read
 from toolwire.protocol.calls import ToolCall

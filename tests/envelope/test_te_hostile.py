@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.envelope.stage import TE, Stage
+from tests.envelope.stage import Stage
+from tests.forked import TE
 from toolwire.deliver.envelope import Envelope, write
 
 NASTY = [
