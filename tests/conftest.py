@@ -81,6 +81,7 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and all that they import stay to the end, so no look for garbage need go over them again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)  # a twentieth of the time of tests; a worker has memory enough for the garbage
     gc.enable()
 
 
