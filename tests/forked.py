@@ -53,20 +53,26 @@ def start(
 
 
 def python(
-    *words: str, env: Mapping[str, str] | None = None, stdin: int = subprocess.PIPE, stderr: int | None = None
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: int = subprocess.PIPE,
+    stderr: int | None = None,
 ) -> "subprocess.Popen[bytes]":
     """Start a Python program of a test in a fork: `-c CODE`, `-m MODULE` or a script, then its arguments.
 
     It finds toolwire imported, for which a new interpreter takes half a second of CPU.
     """
     whole = [sys.executable, *words]
-    request = _request(whole, Path.cwd(), os.environ if env is None else env)
+    request = _request(whole, cwd or Path.cwd(), os.environ if env is None else env)
     return Forked(request, whole, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
 
 
-def run_python(*words: str, text: str = "", env: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+def run_python(
+    *words: str, text: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Run such a program to its end, with a text as its standard input."""
-    with python(*words, env=env, stderr=subprocess.PIPE) as process:
+    with python(*words, env=env, cwd=cwd, stderr=subprocess.PIPE) as process:
         out, err = process.communicate(text.encode(), timeout=_LIMIT_S)
     return subprocess.CompletedProcess(process.args, process.returncode, out.decode(), err.decode())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.pages import DOCS, with_providers
 from toolwire.errors import SettingsError
 from toolwire.execute.sandbox.engines import engines
@@ -43,19 +44,17 @@ GROUPS["acme_group"] = ("calculator", "json-transform")
 """
 
 
-def typed(folder: Path, row: str, *words: str, settings: str = "", **environ: str) -> str:
-    """What a command says, both streams, where a table has one row more."""
+def typed(folder: Path, row: str, *words: str, settings: str = "", anew: bool = False, **environ: str) -> str:
+    """What a command says, both streams, where a table has one row more; `anew` where it is read at an import."""
     (folder / "toolwire.toml").write_text(settings, encoding="utf-8")
     program = f"{row}\nimport sys\nfrom toolwire.cli import main\nsys.argv = ['toolwire', *sys.argv[1:]]\nmain()"
-    ran = subprocess.run(
-        [sys.executable, "-c", program, *words],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), "TOOLWIRE_TRUST": str(folder), **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    given = {"PATH": os.environ["PATH"], "HOME": str(folder), "TOOLWIRE_TRUST": str(folder), **environ}
+    if anew:
+        ran = subprocess.run(
+            [sys.executable, "-c", program, *words], cwd=folder, env=given, capture_output=True, text=True
+        )
+    else:
+        ran = forked.run_python("-c", program, *words, cwd=folder, env=given)
     return ran.stdout + ran.stderr
 
 
@@ -70,10 +69,17 @@ def test_a_row_makes_a_provider_known_to_every_command(tmp_path: Path) -> None:
 
 def test_a_row_makes_the_tool_of_a_provider_known_to_settings_and_groups(tmp_path: Path) -> None:
     listed = typed(
-        tmp_path, PROVIDER, "tools", "list", "--tools", "models", settings='[tools]\nmodels = ["acme_models m"]\n'
+        tmp_path,
+        PROVIDER,
+        "tools",
+        "list",
+        "--tools",
+        "models",
+        anew=True,
+        settings='[tools]\nmodels = ["acme_models m"]\n',
     )
     assert "acme_models" in listed
-    refused = typed(tmp_path, PROVIDER, "tools", "list", settings='[tools]\nmodels = ["acne_models m"]\n')
+    refused = typed(tmp_path, PROVIDER, "tools", "list", anew=True, settings='[tools]\nmodels = ["acne_models m"]\n')
     assert "openrouter, venice, acme_models" in refused.replace("ollama_local, ", "")
 
 
