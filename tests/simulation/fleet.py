@@ -15,14 +15,15 @@ from tests.simulation.lossy_bus import LossyBus
 from tests.simulation.shared_store import LEASE_S, Network, SharedStore, StoreView
 from tests.simulation.virtual_loop import PROCESS, SimulatedProcess, Stuck, VirtualLoop
 from tests.simulation.workload import (
+    CALLED,
     FAR,
     MOST_CHARS,
     SERVED,
+    TOOLS,
     OutsideLedger,
     PlannedModel,
-    as_called,
+    Surroundings,
     draw_plans,
-    make_tools,
 )
 from toolwire import Agent, Grant, Tier
 from toolwire.assemble.turn_runner import TurnRunner
@@ -86,8 +87,8 @@ class SimulatedFleet:
         self.store = SharedStore(self.loop, self.violate)
         self.network = Network(self.loop, Random(f"{seed} network"))
         self.bus = LossyBus(self.loop, Random(f"{seed} bus"), self.network)
-        self.tools = make_tools(self.ledger, Random(f"{seed} tools"))
-        self._called = Toolbox.of(*as_called(self.tools))
+        self.loop.surroundings = Surroundings(self.ledger, Random(f"{seed} tools"))
+        self._called = Toolbox.of(*CALLED)
         self.workers: dict[str, ToolWorker] = {}
         self.processes: dict[str, SimulatedProcess] = {}
         self._random = Random(f"{seed} fleet")
@@ -286,7 +287,7 @@ class SimulatedFleet:
         return Relay(view.as_store, self.bus, poll_s=1.0, pause=pause_after, clock=self.loop.time)
 
     def _worker(self, process: SimulatedProcess, view: StoreView) -> list[Coroutine[Any, Any, Any]]:
-        tools = [self.tools[name] for name in FAR]
+        tools = [TOOLS[name] for name in FAR]
         worker = ToolWorker(
             view.as_store, self.bus, tools, SERVED, durable="workers", renew_s=1.0, at_once=2, clock=self.loop.time
         )

@@ -109,6 +109,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         self.steps = 0
         self.is_disposed = False
+        self.surroundings: Any = None
         self.ready = _Ready(random)
         self._ready = self.ready
         self._clock_resolution = 1e-9
