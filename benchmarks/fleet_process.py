@@ -20,7 +20,8 @@ from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.errors import BusError, StoreError
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
-from toolwire.fleet.dispatcher import BusDispatcher
+from toolwire.fleet.arrivals import Arrivals
+from toolwire.fleet.dispatcher import STAYS_S, BusDispatcher
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.wakeups import hear_woken_turns
 from toolwire.fleet.worker import ToolWorker
@@ -104,9 +105,9 @@ async def open_store(place: dict[str, str], folder: Path) -> SqliteStore:
             await asyncio.sleep(_RETRY_S)
 
 
-def agent(store: SqliteStore, known: Toolbox, relay: Relay) -> Agent:
+def agent(store: SqliteStore, known: Toolbox, relay: Relay, arrivals: Arrivals | None = None) -> Agent:
     view = of_project(store, PROJECT)
-    executor = Router(InProcessExecutor(), bus=BusDispatcher(view, relay))
+    executor = Router(InProcessExecutor(), bus=BusDispatcher(view, relay, stays_s=STAYS_S, arrivals=arrivals))
     return Agent(
         StormModel(), known, store=view, executor=executor, project=PROJECT, grant=Grant(tier=Tier.RUN), suspends=True
     )
@@ -114,15 +115,17 @@ def agent(store: SqliteStore, known: Toolbox, relay: Relay) -> Agent:
 
 async def run_turns(store: SqliteStore, bus: Bus, known: list[Tool], relay: Relay) -> None:
     far = Toolbox(*(changed(one, target=BusService(SUBJECT)) for one in known))
+    arrivals = Arrivals()
 
     @asynccontextmanager
     async def again(_: Turn) -> AsyncIterator[Agent]:
-        yield agent(store, far, relay)
+        yield agent(store, far, relay, arrivals)
 
-    runner = TurnRunner(of_project(store, PROJECT), again, at_once=32, poll_s=0.5)
-    await asyncio.gather(
-        runner.run_forever(), hear_woken_turns(bus, runner.wake_turn, durable="run-storm", project=PROJECT)
-    )
+    runner = TurnRunner(of_project(store, PROJECT), again, at_once=32, poll_s=0.5, staying=arrivals.staying)
+    async with arrivals.listening(bus, PROJECT):
+        await asyncio.gather(
+            runner.run_forever(), hear_woken_turns(bus, runner.wake_turn, durable="run-storm", project=PROJECT)
+        )
 
 
 def _worker(control: str) -> type[ToolWorker]:

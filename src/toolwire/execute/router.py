@@ -33,6 +33,9 @@ class Router:
         self._edge = edge
         self._mcp = mcp
         self._bus = bus
+        self._dispatchers = [
+            one for one in self._executors() if isinstance(one, Dispatcher)
+        ]  # it takes long to find out
 
     def execute(self, allowed: Allowed, context: Context) -> Coroutine[Any, Any, ToolResult]:
         executor = self._executor_of(allowed.tool.target)
@@ -44,14 +47,16 @@ class Router:
 
     def dispatches(self, tool: Tool) -> bool:
         """Whether calls of this tool are sent to a process that claims them itself."""
-        executor = self._executor_of(tool.target)
-        return isinstance(executor, Dispatcher) and executor.dispatches(tool)
+        executor = self._dispatcher_of(tool)
+        return executor is not None and executor.dispatches(tool)
 
     async def dispatch(self, allowed: Allowed, context: Context) -> ToolResult | Dispatched:
-        executor = self._executor_of(allowed.tool.target)
-        if not isinstance(executor, Dispatcher):
-            return await _unavailable(allowed)
-        return await executor.dispatch(allowed, context)
+        executor = self._dispatcher_of(allowed.tool)
+        return await (_unavailable(allowed) if executor is None else executor.dispatch(allowed, context))
+
+    def _dispatcher_of(self, tool: Tool) -> Dispatcher | None:
+        executor = self._executor_of(tool.target)
+        return next((one for one in self._dispatchers if one is executor), None)
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call is still at work, wherever it runs."""
