@@ -10,6 +10,8 @@ from toolwire.errors import Suspended
 from toolwire.fleet.arrivals import Arrival, Arrivals
 from toolwire.fleet.wakeups import hear_woken_turns
 from toolwire.protocol.waits import ForResult
+from toolwire.record.postgres import PostgresStore
+from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import call
 
 
@@ -111,3 +113,23 @@ async def test_a_wakeup_has_its_own_turn_looked_at(fleet: Fleet) -> None:
 
     assert await fleet.answer() == "All noted."
     assert (await store.call(turn_id, (await fleet.card(store, turn_id)).call.id, project=fleet.project)).result
+
+
+async def test_that_a_call_is_sent_is_kept_in_the_transaction_of_the_reply(fleet: Fleet) -> None:
+    """So a step with a call elsewhere is made durable by one commit in this process, and two where it runs."""
+    store, note = await fleet.store(), fleet.tool()
+    agent = fleet.agent(store, [fleet.far(note)], call("note", words="milk"))
+    await store.audit([])
+    commits: list[int] = []
+    store.watch_commits(lambda changes, _: commits.append(changes))
+
+    turn_id = await fleet.sent(agent)
+
+    card = await fleet.card(store, turn_id)
+    events = await fleet.events(store, turn_id)
+    assert (card.attempt, events) == (0, ["allowed", "dispatched"])
+    # The turn begins; it replies and sends; it waits. A near store may be quicker than what comes next.
+    assert sum(commits) == 4
+    assert isinstance(store, SqliteStore)
+    if isinstance(store, PostgresStore):
+        assert commits == [1, 2, 1]

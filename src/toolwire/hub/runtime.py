@@ -5,13 +5,14 @@ never started again blindly.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from operator import attrgetter
+from typing import Any
 
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import canceled
 from toolwire.disclose.offer import offered
-from toolwire.errors import Suspended
+from toolwire.errors import NotFound, Suspended
 from toolwire.hub.calls import Accepted, Waiting
 from toolwire.hub.journey import Journey, close_call
 from toolwire.hub.judging import as_kept, decision_row, heed_password, judge, refuse_rest
@@ -21,7 +22,7 @@ from toolwire.protocol.calls import Allowed, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.events import Emit
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.tools import Grant, Tool
+from toolwire.protocol.tools import USUAL, Grant, Tool
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Reservation
 
@@ -68,6 +69,10 @@ class Runtime(Services):
     async def _execute(self, call: ToolCall, turn: Turn, emit: Emit | None, reserve: Reservation | None) -> ToolResult:
         heed_password(self, call)
         [one] = judge(self, turn, (call,), None)
+        if reserve is None and turn.epoch == 1 and self._sends_all([one]):
+            opening = await _begun(self.store.open(one.card, [decision_row(one)]))
+            [result] = await self.run_sent(opening, turn, [one], Slots(1), emit)
+            return result
         kept = await self.store.open(one.card, [decision_row(one)], reserve)
         if kept.record_id != one.card.record_id:
             one = Accepted(kept, one.decision, interrupted=kept.attempt > 0)
@@ -83,8 +88,12 @@ class Runtime(Services):
         names: frozenset[str],
         left_out: int = 0,
         reserve: Reservation | None = None,
+        writing: "list[asyncio.Task[Any]] | None" = None,
     ) -> list[Accepted]:
         """Judge the calls of a reply and write reply and calls down together, before any of them runs.
+
+        Where all of them are sent to other processes, what writes them down is put into `writing`, if that is given,
+        and not waited for: that they are sent is kept in the same transaction. See `run_sent`.
 
         With `reserve`, those are refused that the day has no room for. Of a reply with too many calls, the last is
         refused for itself and all that were `left_out`.
@@ -93,6 +102,9 @@ class Runtime(Services):
         if left_out and accepted:
             accepted[-1] = refuse_rest(self, turn, accepted[-1].card.call, left_out)
         cards, rows = list(map(_card_of, accepted)), list(map(decision_row, accepted))
+        if writing is not None and reserve is None and accepted and self._sends_all(accepted):
+            writing.append(await _begun(self.store.append_reply(turn, reply, cards, rows)))
+            return accepted
         kept = await self.store.append_reply(turn, reply, cards, rows, reserve)
         return accepted if reserve is None else list(map(as_kept, accepted, kept))
 
@@ -106,6 +118,32 @@ class Runtime(Services):
             interrupted = card.record_id != one.card.record_id and card.attempt > 0
             reopened.append(Accepted(card, one.decision, interrupted))
         return reopened
+
+    def _sends_all(self, accepted: Sequence[Accepted]) -> bool:
+        """Whether these calls are all sent to other processes, which cannot see one before it is written down."""
+        dispatcher = self.dispatcher
+        return dispatcher is not None and all(
+            type(one.decision) is Allowed and one.card.agreed is USUAL and dispatcher.dispatches(one.decision.tool)
+            for one in accepted
+        )
+
+    async def run_sent(
+        self,
+        writing: "asyncio.Task[Any]",
+        turn: Turn,
+        accepted: Sequence[Accepted],
+        slots: Slots,
+        emit: Emit | None = None,
+    ) -> tuple[ToolResult, ...]:
+        """The same as `run` for calls that are being written down: the store takes what it is given in this order."""
+        try:
+            try:
+                return await self.run(turn, accepted, slots, emit)
+            except NotFound:  # one agent writes so much that its changes wait in line, and this one was let in first
+                await asyncio.shield(writing)
+                return await self.run(turn, accepted, slots, emit)
+        finally:
+            await asyncio.shield(writing)  # if that went wrong, that is what is told
 
     async def run(
         self, turn: Turn, accepted: Sequence[Accepted], slots: Slots, emit: Emit | None = None
@@ -174,6 +212,13 @@ class Runtime(Services):
             if self.detached:
                 await asyncio.wait(self.detached)
             await self.executor.close()
+
+
+async def _begun(writing: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    """Something that is written, handed over before what comes next."""
+    task = asyncio.create_task(writing, name="toolwire-write")
+    await asyncio.sleep(0)
+    return task
 
 
 def _repetition_key(one: Accepted) -> tuple[str, ...] | None:

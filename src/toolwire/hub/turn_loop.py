@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from time import perf_counter
+from typing import Any
 
 from toolwire.define.canonical import digest
 from toolwire.deliver.quotations import unquoted
@@ -121,6 +122,7 @@ class Runner:
         self._tools: tuple[Tool, ...] = ()
         self._names: frozenset[str] = frozenset()
         self._accepted: list[Accepted] = []
+        self._writing: list[asyncio.Task[Any]] = []
         self._slots: Slots | None = None
         self._told: tuple[int, tuple[Message, ...]] | None = None
         self._tally = _Tally(perf_counter())
@@ -150,6 +152,7 @@ class Runner:
             with waits_told_to(self._emit):
                 return await self._turn_the_wheel(held)
         except BaseException as error:  # whatever it was, the turn is given back, so that it can be resumed
+            await asyncio.gather(*self._writing, return_exceptions=True)
             left = self._left(held.turn)
             if isinstance(error, Suspended):
                 left = changed(left, waits=error.waits)
@@ -259,7 +262,8 @@ class Runner:
             self._allowance.learn_price(reply, self._model)
             reserve = self._allowance.reservation(settles=reserves)
         names = self._names if tools is self._tools else frozenset(tool.name for tool in tools)
-        self._accepted = await self._runtime.accept(turn, reply, names, left_out, reserve)
+        writing = self._writing if self._allowance is None else None
+        self._accepted = await self._runtime.accept(turn, reply, names, left_out, reserve, writing)
         return after
 
     def _sent(self, turn: Turn) -> tuple[Message, ...]:
@@ -285,7 +289,10 @@ class Runner:
             self._accepted = self._allowance.within(turn, self._accepted)
         slots = self._slots = Slots(turn.limits.parallel)
         began = perf_counter() if len(self._accepted) > 1 else 0.0
-        results = await self._runtime.run(turn, self._accepted, slots, self._emit)
+        if self._writing:
+            results = await self._runtime.run_sent(self._writing.pop(), turn, self._accepted, slots, self._emit)
+        else:
+            results = await self._runtime.run(turn, self._accepted, slots, self._emit)
         if slots.peak > self._tally.peak:
             self._tally.peak = slots.peak
         if began:
@@ -297,6 +304,8 @@ class Runner:
         return changed(after, waited_s=after.waited_s + slots.waited_s) if slots.waited_s else after
 
     async def _end(self, turn: Turn, ending: Ending) -> Turn:
+        while self._writing:
+            await self._writing.pop()
         if turn.pending:
             await self._runtime.abandon(self._accepted)
         if turn.pending or turn.ending is not ending:

@@ -397,7 +397,8 @@ class SqliteStore(ClosingStore):
 
     async def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> CallCard:
         change = partial(dispatch_rows.keep, dispatch=dispatch, audit=audit_rows(audit), now=self._now())
-        return await self._writer.write(change, (dispatch.project, dispatch.turn_id))
+        # In the line of its agent, behind the reply that it belongs to.
+        return await self._writer.write(change, (dispatch.project, audit[0].agent if audit else dispatch.turn_id))
 
     async def dispatched(self, card_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
         found = await self._dispatched.get((project, card_id))
