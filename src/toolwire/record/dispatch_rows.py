@@ -18,21 +18,21 @@ from toolwire.record.transaction import CARD, CARD_COLUMNS, CARD_JOINS, Transact
 _KEY = ("turn_id", "project", "call_id")
 _REST = ("card_id", "epoch", "subject", "message", "due", "expires_at", "repeatable", "sent")
 KEEP = upsert("dispatches", _KEY, *_REST)
-_COLUMNS = "project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, repeatable, sent"
+COLUMNS = "project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, repeatable, sent"
 OF_CARDS = f"""
-    {CARD_COLUMNS}, d.{_COLUMNS.replace(", ", ", d.")}
+    {CARD_COLUMNS}, d.{COLUMNS.replace(", ", ", d.")}
     FROM dispatches d
     JOIN records c ON c.project = d.project AND c.turn_id = d.turn_id AND c.call_id = d.call_id
         AND c.schema_name = 'tool.call'
     {CARD_JOINS}
     WHERE d.card_id IN (SELECT value FROM json_each(?1))
 """  # noqa: S608
-_WIDTH = _COLUMNS.count(",") + 1
-_OF_CALL = f"SELECT {_COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
-_DUE = f"SELECT {_COLUMNS} FROM dispatches WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
-_DUE_OF_PROJECT = f"SELECT {_COLUMNS} FROM dispatches WHERE project = ? AND due <= ? ORDER BY due LIMIT ?"  # noqa: S608
+_WIDTH = COLUMNS.count(",") + 1
+_OF_CALL = f"SELECT {COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
+_DUE = f"SELECT {COLUMNS} FROM dispatches WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
+_DUE_OF_PROJECT = f"SELECT {COLUMNS} FROM dispatches WHERE project = ? AND due <= ? ORDER BY due LIMIT ?"  # noqa: S608
 _FAIRLY = f"""
-    SELECT {_COLUMNS} FROM dispatches JOIN (
+    SELECT {COLUMNS} FROM dispatches JOIN (
         SELECT project AS whose, turn_id AS turn, call_id AS one,
                row_number() OVER (PARTITION BY project ORDER BY due) AS place
         FROM dispatches WHERE due <= ?

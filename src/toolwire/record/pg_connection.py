@@ -32,6 +32,7 @@ from toolwire.record import dispatch_rows, reads
 from toolwire.record.hrana import Cursor
 from toolwire.record.pg_dialect import COMMITS, LOCK, translated
 from toolwire.record.pg_functions import (
+    INSTEAD,
     LINK_AUDIT,
     NUMBERS,
     Needs,
@@ -360,7 +361,7 @@ class PgConnection:
     async def _statement(self, sql: str) -> "PreparedStatement[Any]":
         statement = self._prepared.get(sql)
         if statement is None:
-            statement = self._prepared[sql] = await self._connection.prepare(translated(sql))
+            statement = self._prepared[sql] = await self._connection.prepare(INSTEAD.get(sql) or translated(sql))
         return statement
 
     def _pages(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from toolwire.protocol.records import CallCard
-from toolwire.record import changes, dispatch_rows
+from toolwire.record import changes, dispatch_rows, reads
 from toolwire.record.pg_dialect import COMMITS, LOCK, from_json, row_from_json
 from toolwire.record.rows import CallKey, Row, TurnKey, call_key, columns, read_card, turn_key
 from toolwire.record.transaction import (
@@ -167,6 +167,38 @@ _LEFT = f"""
     ) s ON true
     LEFT JOIN LATERAL (SELECT NULL::text AS context) r ON true
 """  # noqa: S608
+
+
+_REST = """
+    LEFT JOIN LATERAL (
+        SELECT * FROM starts x WHERE x.turn_id = c.turn_id AND x.project || '' = c.project AND x.call_id = c.call_id
+        LIMIT 1
+    ) s ON true
+    LEFT JOIN LATERAL (
+        SELECT x.context FROM records x WHERE x.turn_id = c.turn_id AND x.project || '' = c.project
+            AND x.call_id = c.call_id AND x.schema_name || '' = 'tool.result' LIMIT 1
+    ) r ON true
+"""
+INSTEAD: Final = {
+    reads.CALLS_BY_ID: f"""
+        SELECT c.call_id, {_CARD} FROM json_array_elements_text($1::json) AS k(v)
+        JOIN LATERAL (
+            SELECT * FROM records x WHERE x.turn_id = k.v AND x.schema_name || '' = 'tool.call'
+                AND x.call_id IN (SELECT json_array_elements_text($2::json)) OFFSET 0
+        ) c ON true
+        {_REST}
+    """,  # noqa: S608
+    dispatch_rows.OF_CARDS: f"""
+        SELECT {_CARD}, d.{dispatch_rows.COLUMNS.replace(", ", ", d.")} FROM json_array_elements_text($1::json) AS k(v)
+        JOIN LATERAL (SELECT * FROM dispatches x WHERE x.card_id = k.v OFFSET 0) d ON true
+        JOIN LATERAL (
+            SELECT * FROM records x WHERE x.turn_id = d.turn_id AND x.project || '' = d.project
+                AND x.call_id = d.call_id AND x.schema_name || '' = 'tool.call' LIMIT 1
+        ) c ON true
+        {_REST}
+    """,  # noqa: S608
+}
+"""Questions of every call that are asked in other words here, so that each row is found by its id."""
 
 
 @cache
