@@ -103,7 +103,7 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     if sys.argv[0] == sys.executable:
         _end(_exit_code(_run_python))
     sys.path[0] = str(Path(sys.argv[0]).parent)
-    _end(_exit_code(main if Path(sys.argv[0]).name == "toolwire" else lambda: sys.exit(te())))
+    _end(_exit_code(te if Path(sys.argv[0]).name == "te" else main))
 
 
 def _run_python() -> None:
