@@ -20,6 +20,7 @@ from tests.edge.test_setup import broker_of, two_ports
 from tests.edge.test_skill_bundles import skill
 from tests.toolbox.git_places import git
 from toolwire.cli.entry.exits import Exit
+from toolwire.edge.keys import PrivateKey
 from toolwire.edge.setup.plan import EdgeFolder
 
 TUNING = '''
@@ -163,6 +164,10 @@ def test_devices_are_listed_asked_and_drained(house: House) -> None:
     assert house.run("edge", "ping", "pi", "--json").json["elapsed_ms"] > 0
     missing = house.run("edge", "ping", "po")
     assert (missing.code, "no device 'po' is known at the broker; there are pi" in missing.err) == (Exit.USAGE, True)
+    key = house.stage.folder / "another.pem"
+    key.write_bytes(PrivateKey.generate().pem)
+    ignored = house.stage.run("edge", "ping", "pi", "--timeout", "0.3", TOOLWIRE_EDGE__SIGNING_KEY=str(key))
+    assert (ignored.code, "it is online, so look whether keys.orchestrators" in ignored.err) == (Exit.FAILED, True)
     assert house.run("edge", "drain", "pi").out == "pi is draining.\n"
     turned_away = house.run("call", "read_temperature", "--json").json
     assert (turned_away["error"]["code"], "draining" in turned_away["text"]) == ("unavailable", True)

@@ -16,7 +16,7 @@ from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, duration
-from toolwire.errors import SettingsError
+from toolwire.errors import BusUnavailable, SettingsError, ToolwireError
 from toolwire.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -231,8 +231,8 @@ def _with_devices(place: ProjectFolder, use: "Callable[[DeviceLink], Awaitable[T
             link = await devices.open_devices(place, None, closing)
             if not link.client.connected:
                 problem = getattr(link.client.link, "problem", "")
-                why = f": {problem}" if problem else ""
-                raise SettingsError(f"the broker at {place.settings.edge.url} does not answer{why}; is it running?")
+                why = f": {problem}" if problem else "; is it running?"
+                raise BusUnavailable(f"there is no connection to the broker at {place.settings.edge.url}{why}")
             return await use(link)
 
     return asyncio.run(connected())
@@ -246,18 +246,24 @@ def _require_known(link: "DeviceLink", name: str) -> None:
 
 
 async def _ask(link: "DeviceLink", name: str, kind: str, payload: dict[str, Any], within_s: float) -> dict[str, Any]:
-    """The body of a device's answer. Raises SettingsError where there is none, or where it refuses."""
+    """The body of a device's answer. Raises BusUnavailable where there is none, ToolwireError where it refuses."""
     _require_known(link, name)
     command = device_client.command_for(name, commands.CommandKind(kind), rows.new_id(), payload)
     report = await link.client.ask(command, within_s)
     if report is None:
-        raise SettingsError(
-            f"{name} did not answer within {within_s:g} s; toolwire edge list shows whether it is there"
-        )
+        raise BusUnavailable(f"{name} did not answer within {within_s:g} s: {_silence(link, name)}")
     body = dict(report.body)
     if body.get("status") != "success":
-        raise SettingsError(f"{name}: {clean(str(body.get('error') or 'it gave no reason'))}")
+        raise ToolwireError(f"{name}: {clean(str(body.get('error') or 'it gave no reason'))}")
     return body
+
+
+def _silence(link: "DeviceLink", name: str) -> str:
+    """Why a device may be silent. One that does not know who signed a command says nothing about it."""
+    state = next((view.state for view in link.views() if view.name == name), "unknown")
+    if state == "offline":
+        return "it is offline"
+    return f"it is {state}, so look whether keys.orchestrators in its file has the key of edge.signing_key"
 
 
 async def _device_metrics(link: "DeviceLink", name: str, within_s: float) -> dict[str, Any]:
