@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, NoReturn
 import toolwire
 from tests.caches import clear_caches
 from toolwire.cli import main
+from toolwire.record.schema import newest
 from toolwire.te.main import main as te
 from toolwire.toolbox.registry import TOOLS, ToolDependencies, make_tools
 
@@ -164,6 +165,7 @@ def _import_ahead() -> None:
         if not module.name.startswith(_NOT_AHEAD) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     make_tools(TOOLS, ToolDependencies())  # the schemas of tools are made once in a process
+    newest()  # and so are the statements that make a new store
     gc.collect()
     gc.freeze()
 

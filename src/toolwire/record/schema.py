@@ -1,7 +1,6 @@
 """The tables of the SQLite store, as numbered steps from nothing to today."""
 
 import contextlib
-import functools
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -843,11 +842,22 @@ def tables(connection: sqlite3.Connection, page: int) -> Iterator[CopiedTable]:
         yield CopiedTable(name, clear, read, f'INSERT INTO "{name}" VALUES ({places})')  # noqa: S608
 
 
-@functools.cache
+_newest: dict[int, tuple[str, ...]] = {}  # by version; no cache of functools, so that a fork keeps it in any case
+
+
 def newest() -> tuple[str, ...]:
-    """The statements that make the tables of today at once, for a store that never had those of yesterday."""
+    """The statements that make the tables of today at once, for a store that never had those of yesterday.
+
+    They follow from the steps, which are taken in memory once in a process.
+    """
+    if len(STEPS) not in _newest:
+        _newest[len(STEPS)] = _made_by(STEPS)
+    return _newest[len(STEPS)]
+
+
+def _made_by(steps: Sequence[Sequence[str]]) -> tuple[str, ...]:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        _take(connection, _statements(STEPS), len(STEPS))
+        _take(connection, _statements(steps), len(steps))
         read = {table.name: table.read for table in tables(connection, 10)}
         made = connection.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
         out = []
