@@ -33,7 +33,6 @@ from toolwire.hub.event_hub import EventHub, Telemetry
 from toolwire.hub.resuming import require_still_granted
 from toolwire.hub.services import Tell
 from toolwire.lazy import lazy_module
-from toolwire.plan.workflows import MOST_CALLS
 from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
@@ -49,12 +48,14 @@ if TYPE_CHECKING:
     from toolwire.fleet import dispatcher
     from toolwire.fleet.dispatcher import BusDispatcher
     from toolwire.hub import turn_loop
+    from toolwire.plan import workflows
     from toolwire.toolbox.agents import delegation, workers
     from toolwire.toolbox.agents.delegation import SubAgents
     from toolwire.toolbox.agents.workers import SubAgentProfile
 else:
     # Loaded where they are needed, which is in few projects.
     turn_loop = lazy_module("toolwire.hub.turn_loop")
+    workflows = lazy_module("toolwire.plan.workflows")
     webhook = lazy_module("toolwire.assemble.webhook")
     bus_link = lazy_module("toolwire.assemble.bus_link")
     registry = lazy_module("toolwire.assemble.registry")
@@ -99,7 +100,7 @@ async def open_agent(
             on_devices = await open_devices(project, store, closing)
         grant = grant_of(project, spec.granted, resumes=resumes is not None, agent=spec.name)
         if spec.model.name == WORKFLOW_MODEL:  # its steps say how many calls there are
-            grant = changed(grant, max_calls=MOST_CALLS)
+            grant = changed(grant, max_calls=workflows.MOST_CALLS)
         tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
         model = model_of(project, spec.model, tallies, record)
         closing.push_async_callback(model.close)
