@@ -27,7 +27,7 @@ def test_the_settings_of_the_page_are_accepted(tmp_path: Path, text: str) -> Non
     load(tmp_path, {"TOOLWIRE_TRUST": str(tmp_path)})
 
 
-@pytest.mark.parametrize("line", CONFIGS, ids=["one server", "a cluster"])
+@pytest.mark.parametrize("line", CONFIGS, ids=lambda line: line.removeprefix("toolwire nats config "))
 def test_the_servers_of_the_page_accept_their_files(tmp_path: Path, line: str) -> None:
     words = shlex.split(line.replace("/var/lib/toolwire-nats", str(tmp_path / "data")))
     written = Stage(tmp_path).run(*words[1:], "--json").json
