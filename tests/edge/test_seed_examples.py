@@ -157,6 +157,16 @@ def test_setting_a_pin_needs_the_word_of_the_devices_operator(house: House) -> N
     assert "grant.confirmed" in house.run("edge", "logs", "pi", "-n", "1").out
 
 
+def test_a_further_device_has_the_broker_of_the_first(house: House) -> None:
+    before = (house.folder.broker / "mosquitto.conf").read_text()
+    for words in (("--broker", "mqtts://127.0.0.1:9"), ("--prefix", "other"), ("--nats",)):
+        refused = house.run("edge", "init", "hall", *words)
+        assert (refused.code, "leave" in refused.err) == (Exit.USAGE, True)
+    added = house.run("edge", "init", "hall")
+    assert (added.code, "[devices.hall]" in added.out, "[edge]" in added.out) == (Exit.DONE, True, False)
+    assert (house.folder.broker / "mosquitto.conf").read_text() == before
+
+
 def test_devices_are_listed_asked_and_drained(house: House) -> None:
     [pi] = house.run("edge", "list", "--json").json["devices"]
     assert (pi["name"], pi["state"]) == ("pi", "online")

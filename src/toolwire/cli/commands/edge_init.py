@@ -30,13 +30,17 @@ def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The device: its name at the broker and in topics.")],
     folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Where the files go.")] = Path("edge"),
     broker: Annotated[
-        str,
-        typer.Option("--broker", metavar="URL", help="Where devices find the broker; mqtt:// only on this machine."),
-    ] = "mqtts://127.0.0.1:8883",
+        str | None,
+        typer.Option(
+            "--broker", metavar="URL", help="Where devices find the broker; else mqtts://127.0.0.1:8883, or as before."
+        ),
+    ] = None,
     nats: Annotated[
-        bool, typer.Option("--nats", help="The broker is nats-server; orchestrators speak NATS with it.")
-    ] = False,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="WORDS", help="How topics begin.")] = "evoclaw",
+        bool | None, typer.Option("--nats", help="The broker is nats-server; orchestrators speak NATS with it.")
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", metavar="WORDS", help="How topics begin; else evoclaw, or as before.")
+    ] = None,
     allow: Annotated[
         list[str] | None,
         typer.Option("--allow", metavar="PERMISSION", help="What its tools may do; may be given again."),
@@ -64,9 +68,10 @@ def init(
     place = current_project()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     try:
+        common = setup_files.choose_setup(place.cwd / folder, broker, prefix, nats)
         plan = setup_plan.EdgePlan(
-            setup_plan.check_name(name), setup_plan.read_broker(broker, is_nats=nats), _program(program),
-            setup_plan.check_prefix(prefix), tuple(allow or PERMISSIONS),
+            setup_plan.check_name(name), setup_plan.read_broker(common.url, is_nats=common.nats), _program(program),
+            setup_plan.check_prefix(common.prefix), tuple(allow or PERMISSIONS),
             tuple(word.strip() for word in tools.split(",") if word.strip()),
             setup_plan.check_pins("--gpio-in", gpio_in or ()), setup_plan.check_pins("--gpio-out", gpio_out or ()),
             tuple(accept_skill or ()),
@@ -85,7 +90,7 @@ def init(
             }
         )
     else:
-        _tell(screen, written, name, nats=nats)
+        _tell(screen, written, name, nats=common.nats)
     return Exit.DONE
 
 

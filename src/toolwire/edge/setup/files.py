@@ -1,8 +1,10 @@
 """Writing the files. Keys that are there stay as they are, and a device that is there is refused."""
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from toolwire.bus.certificates import (
@@ -16,9 +18,10 @@ from toolwire.bus.certificates import (
 from toolwire.bus.key_files import PRIVATE, PUBLIC, write_whole
 from toolwire.edge.keys import PrivateKey
 from toolwire.edge.setup import texts
-from toolwire.edge.setup.plan import ORCHESTRATOR, EdgeFolder, EdgePlan
+from toolwire.edge.setup.plan import DEFAULT_BROKER, ORCHESTRATOR, EdgeFolder, EdgePlan
 from toolwire.errors import SettingsError
 from toolwire.protocol.values import dataclass
+from toolwire.wire.mqtt.topics import DEFAULT_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,36 @@ def write_edge_files(root: Path, plan: EdgePlan) -> WrittenDevice:
     return WrittenDevice(folder, device, key, settings, is_first)
 
 
+@dataclass(frozen=True, slots=True)
+class FleetSetup:
+    """What all devices of a folder have in common: one broker serves them."""
+
+    url: str = DEFAULT_BROKER
+    prefix: str = DEFAULT_PREFIX
+    nats: bool = False
+
+
+def choose_setup(root: Path, url: str | None, prefix: str | None, nats: bool | None) -> FleetSetup:
+    """What was chosen for the first device, else what is given now. Raises SettingsError where the two differ."""
+    file = EdgeFolder(root.absolute()).setup
+    try:
+        kept = FleetSetup(**json.loads(file.read_bytes()))
+    except FileNotFoundError:
+        usual = FleetSetup()
+        return FleetSetup(url or usual.url, prefix or usual.prefix, bool(nats))
+    except (OSError, ValueError, TypeError) as wrong:
+        raise SettingsError(f"{file} cannot be read: {wrong}") from None
+    for flag, given, before in (("--broker", url, kept.url), ("--prefix", prefix, kept.prefix)):
+        if given is not None and given != before:
+            raise SettingsError(
+                f"{flag} {given} is another than the one of the devices in {root}, {before}; leave it out, or choose "
+                "another --folder"
+            )
+    if nats is not None and nats != kept.nats:
+        raise SettingsError(f"the broker of {root} is {'nats-server' if kept.nats else 'Mosquitto'}; leave --nats out")
+    return kept
+
+
 def _device_files(folder: EdgeFolder, plan: EdgePlan, signing: PrivateKey) -> dict[str, bytes]:
     """The device's keys, certificate and service. Certificates of broker and orchestrator are made on the way."""
     files = {
@@ -84,6 +117,8 @@ def _write_broker(folder: EdgeFolder, plan: EdgePlan) -> None:
     }
     for name, text in written.items():
         write_whole(folder.broker / name, text.encode(), PRIVATE)
+    common = FleetSetup(plan.broker.device_url, plan.prefix, plan.broker.is_nats)
+    write_whole(folder.setup, json.dumps(asdict(common)).encode(), PRIVATE)
 
 
 def _server(folder: EdgeFolder, plan: EdgePlan, authority: Certificate) -> None:

@@ -63,10 +63,10 @@ class EdgePlan:
 
 def check_name(name: str) -> str:
     """The name of a device. Raises SettingsError for what cannot be part of a topic, or would be an orchestrator."""
-    if name == ORCHESTRATOR or not AGENT_ID.fullmatch(name):
+    if name.startswith(ORCHESTRATOR) or not AGENT_ID.fullmatch(name):
         raise SettingsError(
             f"{name[:80]!r} cannot be the name of a device: it is 1 to 64 characters of A-Z a-z 0-9 _ -, "
-            f"and {ORCHESTRATOR} is taken"
+            f"and does not begin with {ORCHESTRATOR}"
         )
     return name
 
@@ -131,6 +131,11 @@ class EdgeFolder:
 
     def device(self, name: str) -> Path:
         return self.devices / name
+
+    @property
+    def setup(self) -> Path:
+        """What the first device was set up with, and all others are."""
+        return self.broker / "setup.json"
 
     def device_names(self) -> list[str]:
         """The devices that are there, in order."""
