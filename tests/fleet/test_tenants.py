@@ -1,16 +1,27 @@
 """Many projects on one fleet: one that has much to do delays no other, and nothing of one reaches another."""
 
 import asyncio
+import itertools
+import json
+import random
+from dataclasses import replace
 from typing import Any
 
 from tests.fleet.conftest import Fleet
 from toolwire import Tier, tool
 from toolwire.fleet.fair_share import FairQueue, FairSlots, share_of
-from toolwire.fleet.relay import Relay
+from toolwire.fleet.parcels import command_of, read_parcel, wakeup_message
+from toolwire.fleet.relay import Relay, next_pause
+from toolwire.fleet.reports import REFUSED, ReportReceiver, card_digest
 from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.records import CallCard, Dispatch
+from toolwire.protocol.registrations import ResultCard
+from toolwire.protocol.values import changed
 from toolwire.record.projects import of_project
 from toolwire.record.ready import in_turn
 from toolwire.testing import call
+from toolwire.wire.utp.messages import callback_of, encode_callback, encode_command
 
 FLOOD, OTHERS = 30, 5
 
@@ -56,6 +67,14 @@ def test_a_project_that_runs_much_already_comes_later() -> None:
     items = ["a1", "a2", "b1", "a3", "c1", "c2"]
     assert in_turn(items, lambda one: one[0]) == ["a1", "b1", "c1", "a2", "c2", "a3"]
     assert in_turn(items, lambda one: one[0], {"a": 1, "c": 2}) == ["b1", "a1", "a2", "c1", "a3", "c2"]
+
+
+def test_a_relay_looks_less_often_while_few_commands_end() -> None:
+    pauses = [0.02]
+    for ended in (256, 20, 0, 40, 200, 200):
+        pauses.append(next_pause(pauses[-1], ended, 256))
+
+    assert pauses == [0.02, 0.02, 0.04, 0.08, 0.08, 0.04, 0.02]
 
 
 class _Message:
@@ -129,8 +148,8 @@ async def test_a_project_that_floods_delays_no_other_by_more_than_a_round(fleet:
         return words
 
     store, flood, others = await flooded(fleet, note)
-    relay = Relay(store, fleet.bus, at_once=FLOOD + OTHERS)
-    assert await relay.send_due() == FLOOD + OTHERS
+    for project in (flood, *others):
+        assert await Relay(of_project(store, project), fleet.bus).send_due() == (FLOOD if project == flood else 1)
     await fleet.shared_worker([note], slots=FairSlots(4, 2, waiting=100), holds=FLOOD + OTHERS)
 
     async def ended() -> bool:
@@ -166,3 +185,96 @@ async def test_a_relay_keeps_a_flood_in_the_store_and_sends_it_as_results_come(f
     await fleet.until(ended)
     assert (sorted(sent), relaying.done()) == (sorted([flood] * FLOOD + others), False)
     assert len(await of_project(store, flood).calls(limit=100)) == FLOOD
+
+
+async def owned(fleet: Fleet, store: Any, project: str, near: Any) -> tuple[Dispatch, CallCard]:
+    """A call of a project that waits for a worker."""
+    fleet.project = project
+    agent = fleet.agent(store, [fleet.far(near)], call("note", words=project))
+    turn_id = await fleet.sent(agent)
+    card = await fleet.card(store, turn_id)
+    found: tuple[Dispatch, CallCard] = await store.dispatched(card.record_id, project=project)
+    return found
+
+
+def forgeries(a: tuple[Dispatch, CallCard], b: tuple[Dispatch, CallCard], result_ids: list[str]) -> list[BusMessage]:
+    """Commands, reports and wakeups at the subjects of b, with every mixture of what is a's and what is b's."""
+    commands = [command_of(read_parcel(dispatch), dispatch, card) for dispatch, card in (a, b)]
+    own = commands[1].subject
+    made: list[Any] = []
+    for turn, call_, card, step in itertools.product(commands, repeat=4):
+        if turn is call_ is card is step is commands[1]:
+            continue
+        mixed = replace(
+            commands[1], agent_turn_id=turn.agent_turn_id, tool_call_id=call_.tool_call_id, step_id=step.step_id,
+            tool_call_card_id=card.tool_call_card_id, turn_epoch=turn.turn_epoch,
+        )  # fmt: skip
+        made.append(encode_command(mixed))
+        made += [encode_callback(callback_of(mixed, card_id=one, status=Status.SUCCESS)) for one in result_ids]
+        made.append(wakeup_message(changed(b[1], turn_id=turn.agent_turn_id), own.channel))
+    theirs = encode_command(commands[0])
+    assert isinstance(theirs, BusMessage)
+    made.append(replace(theirs, subject=str(own)))  # its body names a, its subject b
+    return [one for one in made if isinstance(one, BusMessage)]
+
+
+async def test_T213_no_message_of_one_project_reaches_a_call_of_another(fleet: Fleet) -> None:
+    """One worker and one receiver serve both. What b sends is handled, and a's call is as it was."""
+    fleet.target, store, near = f"notes-{fleet.project}", await fleet.store(), fleet.tool()
+    first, second = f"{fleet.project}-a", f"{fleet.project}-b"
+    a, b = [await owned(fleet, store, project, near) for project in (first, second)]
+    await of_project(store, first).keep_card(result_card(a[1], "result-a"))
+    await of_project(store, second).keep_card(result_card(changed(a[1], project=second), "result-b"))
+    before = await seen_of(store, first)
+    receiver = ReportReceiver(store, fleet.bus, durable=f"reports-{fleet.target}")
+    fleet.spawn(receiver.run())
+    await fleet.shared_worker([near], slots=FairSlots(1), holds=0)
+    forged = forgeries(a, b, ["result-a", "result-b"])
+    random.Random(7).shuffle(forged)
+    for message in forged:
+        assert message.subject.split(".")[2] == second
+        await fleet.bus.publish(message)
+    await Relay(of_project(store, second), fleet.bus).send_due()
+
+    fleet.project = second
+    await fleet.result(store, b[1].turn_id)
+    reports = sum(".execution.report" in message.subject for message in forged)
+
+    async def all_refused() -> bool:
+        rows = await store.audit_log(limit=1_000, project=second)
+        return sum(row.event == REFUSED for row in rows) == reports
+
+    await fleet.until(all_refused)
+    assert (fleet.noted, reports > 0) == ([second], True)
+    assert await seen_of(store, first) == before
+
+
+async def test_T213_control_its_own_command_runs_the_call(fleet: Fleet) -> None:
+    fleet.target, store, near = f"notes-{fleet.project}", await fleet.store(), fleet.tool()
+    dispatch, card = await owned(fleet, store, f"{fleet.project}-a", near)
+    before = await seen_of(store, fleet.project)
+    await fleet.shared_worker([near])
+    message = encode_command(command_of(read_parcel(dispatch), dispatch, card))
+    assert isinstance(message, BusMessage)
+    await fleet.bus.publish(message)
+
+    assert (await fleet.result(store, card.turn_id)).result is not None
+    assert await seen_of(store, fleet.project) != before
+
+
+def result_card(card: CallCard, card_id: str) -> ResultCard:
+    body = json.dumps(
+        {
+            "card_id": card_id,
+            "project_id": card.project,
+            "type": "tool.result",
+            "content": {"status": "success", "result": "forged"},
+            "metadata": {"agent_turn_id": card.turn_id, "tool_call_id": card.call.id, "role": "tool"},
+        }
+    ).encode()
+    return ResultCard(card.project, card_id, card.turn_id, card.call.id, card_digest(body), body, "service", 1.0)
+
+
+async def seen_of(store: Any, project: str) -> list[Any]:
+    view = of_project(store, project)
+    return [await view.calls(), await view.audit_log(limit=1_000), await view.turns(), await view.ready_turns(1e12)]

@@ -261,3 +261,33 @@ async def test_a_runner_of_all_projects_lets_them_take_turns(doors: Doors) -> No
     assert (len(begun), len(set(begun)), most) == (8, 8, 1)
     assert sorted((ran.project, ran.turn_id) for ran in doors.ran) == sorted(begun)
     assert all(ran.state == "ended" for ran in doors.ran)
+
+
+async def test_calls_that_run_on_their_own_keep_no_other_turn_waiting(doors: Doors) -> None:
+    """An agent is closed when such calls are done, which may take long. Meanwhile its place is free."""
+    done, ran = asyncio.Event(), asyncio.Event()
+    for number in range(2):
+        turn = Turn(f"turn-{number}", waits=(Until(0.0),))
+        await doors.store.begin(turn)
+        await doors.store.release(turn)
+
+    @asynccontextmanager
+    async def again(turn: Turn) -> AsyncIterator[Agent]:
+        yield doors.agent("Done.")
+        if turn.id == "turn-0":
+            await done.wait()
+
+    def tell(one: RanTurn) -> None:
+        doors.ran.append(one)
+        ran.set()
+
+    runner = asyncio.create_task(TurnRunner(doors.store, again, at_once=1, poll_s=BOUND_S, tell=tell).run_forever())
+    async with asyncio.timeout(BOUND_S):
+        await ran.wait()
+        assert [one.turn_id for one in doors.ran] == ["turn-1"]
+        ran.clear()
+        done.set()
+        await ran.wait()
+    assert [one.turn_id for one in doors.ran] == ["turn-1", "turn-0"]
+    runner.cancel()
+    await asyncio.gather(runner, return_exceptions=True)

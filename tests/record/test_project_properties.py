@@ -6,6 +6,7 @@ had the store for itself.
 """
 
 import asyncio
+import hashlib
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
@@ -22,7 +23,10 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
+from toolwire.protocol.records import Dispatch
+from toolwire.protocol.registrations import ResultCard
 from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.waits import ForResult
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import ProjectStore, of_project
@@ -104,6 +108,32 @@ class Doing:
     async def keep(self) -> None:
         await self.view.keep(self.turn.id.encode())
 
+    async def wait(self) -> None:
+        await self.view.release(replace(self.turn, waits=(ForResult("call-1"),)))
+
+    async def dispatch(self) -> None:
+        sent = Dispatch(
+            self.turn.project, self.turn.id, "call-1", self.card.record_id, self.turn.epoch, "cg.v1r4.p.c.cmd.tool.x",
+            "{}", NOW, NOW + 60,
+        )  # fmt: skip
+        await self.view.dispatch(sent, [self.row])
+
+    async def take_due(self) -> None:
+        await self.view.take_due(NOW, lambda _: 60.0)
+
+    async def cancel(self) -> None:
+        await self.view.ask_to_cancel(self.card, "enough")
+
+    async def detach(self) -> None:
+        await self.view.detach(self.card)
+
+    async def keep_card(self) -> None:
+        body = b"{}"
+        digest = hashlib.sha256(body).hexdigest()
+        await self.view.keep_card(
+            ResultCard(self.turn.project, f"card-{self.turn.id}", self.turn.id, "call-1", digest, body, "service", NOW)
+        )
+
 
 STEPS: dict[str, Callable[[Doing], Awaitable[None]]] = {
     name: step for name, step in vars(Doing).items() if not name.startswith("_")
@@ -113,6 +143,7 @@ STEPS: dict[str, Callable[[Doing], Awaitable[None]]] = {
 async def seen(view: ProjectStore) -> list[Any]:
     """Everything that a project can read. Rows of the log have numbers, and others may be between them."""
     found: list[Any] = [
+        await view.ready_turns(NOW), await view.detached_calls(),
         await view.turns(), await view.calls(), await view.approvals(), await view.active_patterns(),
         await view.metrics(), await view.formats(), await view.thread("main"), await view.spent("agent", NOW),
         list(await view.untrusted(view.project)), [replace(row, seq=0) for row in await view.audit_log()],
@@ -126,6 +157,8 @@ async def seen(view: ProjectStore) -> list[Any]:
         reads: list[Coroutine[Any, Any, Any]] = [
             view.turn(turn_id), view.approval(f"ask-{turn_id}"), view.reserved_shares(turn_id),
             view.calls(turn_id=turn_id), view.approvals(turn_id=turn_id), view.fetch(body),
+            view.dispatched_call(turn_id, "call-1"), view.result_card(f"card-{turn_id}"),
+            view.calls_with_results([turn_id]),
         ]  # fmt: skip
         for read in reads:
             try:

@@ -208,3 +208,15 @@ async def test_which_calls_have_a_result_is_known_for_each_project(store: Store)
     assert await store.calls_with_results(["turn-1"]) == {("turn-1", "call-1")}
     for turn_ids, project in ((["turn-1"], "other"), (["turn-2"], "default"), ([], "default")):
         assert await store.calls_with_results(turn_ids, project=project) == set()
+
+
+async def test_a_due_dispatch_that_is_skipped_stays_as_it_is(store: Store) -> None:
+    _, card = await opened(store)
+    await store.dispatch(to_send(card), [])
+
+    for project in (None, "default"):
+        assert await store.take_due(NOW, lambda _: 60.0, skip=["cg.v1r4.p.c.cmd.tool.x"], project=project) == []
+    assert await due(store, NOW) == [("call-1", 1, False)]
+    assert await due(store, NOW + 5) == [("call-1", 2, False)]
+    late = await store.take_due(FAR, lambda _: 60.0, skip=["cg.v1r4.p.c.cmd.tool.x"])
+    assert len(late) == 1

@@ -144,6 +144,28 @@ def test_a_worker_and_a_runner_give_metrics_at_a_port(stage: Stage) -> None:
     assert "_created" not in by_runner
 
 
+def test_T214_a_page_cannot_read_metrics_by_a_name_that_it_has_point_here(stage: Stage) -> None:
+    stage.settings(SETTINGS)
+    worker = stage.start("worker", "shed", "--metrics-port", "0")
+    assert worker.stdout is not None
+    url = told_at(worker.stdout.readline())
+    port = httpx2.URL(url).port
+    for host in (f"evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example", "", "[::1"):
+        answer = httpx2.get(url, headers={"host": host}, timeout=LIMIT_S, trust_env=False)
+        assert (answer.status_code, "toolwire_" in answer.text) == (421, False), host
+    stop(worker)
+
+
+def test_T214_control_the_machine_itself_reads_them_by_any_of_its_names(stage: Stage) -> None:
+    stage.settings(SETTINGS)
+    worker = stage.start("worker", "shed", "--metrics-port", "0")
+    assert worker.stdout is not None
+    url = told_at(worker.stdout.readline())
+    for host in (f"localhost:{httpx2.URL(url).port}", "LOCALHOST", "127.0.0.1", "[::1]:80", "192.0.2.7"):
+        assert "toolwire_" in read(url, host=host), host
+    stop(worker)
+
+
 def test_a_port_that_is_taken_is_told(stage: Stage) -> None:
     with scripted() as taken:
         port = re.search(r":(\d+)/", taken.url)

@@ -116,6 +116,16 @@ def test_a_turn_that_is_canceled_has_its_span(stage: Stage, collector: Collector
     assert turn.trace_id == asked["turn_id"].replace("-", "")
 
 
+def test_a_collector_on_this_machine_is_reached_without_the_proxy_of_the_environment(
+    stage: Stage, collector: Collector
+) -> None:
+    stage.environ |= {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "HTTP_PROXY": "http://127.0.0.1:9"}
+    stage.environ |= {"http_proxy": "http://127.0.0.1:9"}
+    stage.run("call", "paint", "colour=red", "--tier", "run", "--allow", "brushes", "--yes")
+
+    assert collector.of("invoke_agent")
+
+
 def test_variables_of_opentelemetry_are_enough_and_texts_are_sent_only_when_switched_on(
     stage: Stage, collector: Collector
 ) -> None:

@@ -25,7 +25,7 @@ from toolwire.settings.schema import TelemetrySettings
 
 if TYPE_CHECKING:
     from toolwire.bus.contract import Bus
-    from toolwire.telemetry import exporting, metrics, process, store_metrics, worker_calls
+    from toolwire.telemetry import exporting, metrics, metrics_server, process, store_metrics, worker_calls
     from toolwire.telemetry.metrics import Metrics
     from toolwire.telemetry.process import ProcessTelemetry
     from toolwire.telemetry.traces import TurnTracer
@@ -33,6 +33,7 @@ else:
     exporting = lazy_module("toolwire.telemetry.exporting")
     metrics = lazy_module("toolwire.telemetry.metrics")
     process = lazy_module("toolwire.telemetry.process")
+    metrics_server = lazy_module("toolwire.telemetry.metrics_server")
     store_metrics = lazy_module("toolwire.telemetry.store_metrics")
     worker_calls = lazy_module("toolwire.telemetry.worker_calls")
 
@@ -97,7 +98,7 @@ def serving_metrics(project: ProjectFolder, store: Store | None = None, bus: "Bu
     if store is not None:
         store_metrics.SharedState(counted, lambda: store.workload(time.time()), bus)
     try:
-        server, thread = store_metrics.start_http_server(chosen.metrics_port, chosen.metrics_host, counted.registry)
+        server, thread = metrics_server.serve_metrics(chosen.metrics_port, chosen.metrics_host, counted.registry)
     except OSError as wrong:
         reason = f"metrics cannot be given at {chosen.metrics_host}:{chosen.metrics_port}: {wrong.strerror or wrong}"
         raise SettingsError(f"{reason}; choose another --metrics-port") from None

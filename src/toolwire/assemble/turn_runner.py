@@ -32,6 +32,9 @@ _Key = tuple[str, str]
 
 AT_ONCE = 4
 POLL_S = 1.0
+_MOST_CLOSING = 4
+"""So many times more turns than `at_once` may wait for calls that run on their own, and take no place."""
+
 _MORE_PROJECTS = 100
 """So many more ready turns are looked at than there is room for, where they are of many projects."""
 
@@ -102,6 +105,7 @@ class TurnRunner:
         self._clock = clock
         self._monotonic = monotonic
         self._running: dict[_Key, asyncio.Task[None]] = {}
+        self._closing: set[_Key] = set()  # ended, while calls that they let run on their own are not done yet
         self._pauses: dict[_Key, tuple[float, float]] = {}
         self._requested: dict[_Key, None] = {}
         self._barred: set[_Key] = set()
@@ -188,7 +192,8 @@ class TurnRunner:
 
     async def _take_up(self, *, everything: bool = False) -> bool:
         """Start ready turns as far as there is room; whether any was started."""
-        room = self._at_once - len(self._running) + self._staying()
+        closing = min(len(self._closing), _MOST_CLOSING * self._at_once)
+        room = self._at_once - len(self._running) + self._staying() + closing
         if room <= 0:
             return False
         taken = False
@@ -196,7 +201,7 @@ class TurnRunner:
             self._swept_at = now
             await settle_detached(self._store, self._clock())
         ready = await self._look(room, everything=everything)
-        running = Counter(project for project, _ in self._running)
+        running = Counter(project for project, _ in self._running.keys() - self._closing)
         # Those come first whose project was served longest ago: one that always has an old turn is not always first.
         found = sorted((*self._requested, *ready), key=lambda key: self._served.get(key[0], 0))
         for key in in_turn(found, itemgetter(0), running):
@@ -216,7 +221,7 @@ class TurnRunner:
             self._looked_at = self._monotonic()
             limit = room + len(self._running) + len(self._pauses) + (_MORE_PROJECTS if self._serves_all else 0)
             found = await self._ready(limit)
-            self._looks_at_all |= len(found) >= limit  # there may be more
+            self._looks_at_all |= len(found) > room  # there are, or may be, more
             self._named.clear()
         elif self._named:
             named = [key for key, _ in zip(self._named, range(_MOST_NAMED), strict=False)]
@@ -248,6 +253,7 @@ class TurnRunner:
             ran = None
         finally:
             self._running.pop(key, None)
+            self._closing.discard(key)
             self._look_after(key)
         if ran is None:
             return
@@ -286,8 +292,12 @@ class TurnRunner:
             left = await of_project(self._store, project).turn(turn_id)
             async with self._open_agent(left.opening) as agent:
                 if left.opening.kind is TurnKind.CALL:
-                    return RanTurn(turn_id, result=await agent.resume_call(turn_id))
-                return RanTurn(turn_id, await agent.resume(turn_id, left=left))
+                    ran = RanTurn(turn_id, result=await agent.resume_call(turn_id))
+                else:
+                    ran = RanTurn(turn_id, await agent.resume(turn_id, left=left))
+                self._closing.add(key)
+                self._look_soon()  # its place is free, and another turn may wait for this one
+                return ran
         except Suspended as waits:
             return RanTurn(turn_id, waits=waits)
         except (Fenced, NotFound):

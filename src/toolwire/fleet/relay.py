@@ -38,8 +38,8 @@ MOST_WAITING = 10_000
 WINDOW = 256
 """So many commands of one project and target are on their way from one relay, and have no result yet."""
 
-REFILL_S = 0.01
-"""How soon it is looked which of them have ended, where others wait. Longer and longer while none has."""
+REFILL_S = 0.02
+"""How soon it is looked which of them have ended, where others wait; less often while few of them have."""
 
 TRANSIT_S = 60.0
 """A command counts no longer than this: it may be lost, and is sent again in any case."""
@@ -53,6 +53,13 @@ _log = logging.getLogger(__name__)
 def pause_after(sent: int) -> float:
     """How long until a command is sent again that was sent so often before."""
     return PAUSES_S[min(sent, len(PAUSES_S) - 1)]
+
+
+def next_pause(pause_s: float, ended: int, window: int) -> float:
+    """How long until it is looked again which commands of a window have ended, after so many had this time."""
+    if 2 * ended > window:
+        return max(pause_s / 2, REFILL_S)
+    return pause_s if 8 * ended > window else min(pause_s * 2, POLL_S)
 
 
 class Relay:
@@ -77,7 +84,10 @@ class Relay:
         self._clock = clock
         self._waiting: FairQueue[_Line, tuple[Dispatch, CallCard]] = FairQueue(sys.maxsize, window)
         self._on_their_way: dict[_Line, OrderedDict[tuple[str, str], float]] = {}
-        self._refill_s = REFILL_S
+        self._window = window
+        self._is_drained = False
+        self._refilling: asyncio.Task[None] | None = None
+        self._sending = asyncio.Lock()
         self._last_error = ""
         self._woken = asyncio.Event()
 
@@ -90,20 +100,39 @@ class Relay:
         """Send until canceled."""
         looked = 0.0
         loop = asyncio.get_running_loop()
-        while True:
+        try:
+            while True:
+                await self._send_waiting()
+                if self._is_drained or loop.time() - looked >= self._poll_s:
+                    self._is_drained = False
+                    await self._guarded(self._send_all_due)
+                    looked = loop.time()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_s):
+                        await self._woken.wait()
+                self._woken.clear()
+        finally:
+            if self._refilling is not None:
+                self._refilling.cancel()
+                await asyncio.gather(self._refilling, return_exceptions=True)
+
+    def _refill_soon(self) -> None:
+        """Some wait for others to end. Looking which have keeps no command waiting that can be sent."""
+        if self._refilling is None or self._refilling.done():
+            self._refilling = asyncio.create_task(self._refill(), name="toolwire-refill")
+
+    async def _refill(self) -> None:
+        """Look how many commands have ended, as often as that is worth it, until none waits for that."""
+        pause_s = REFILL_S
+        while lines := self._waiting.projects():
+            await asyncio.sleep(min(pause_s, self._poll_s))
+            before = self._waiting.running
+            await self._guarded(self._look_for_ended)
+            pause_s = next_pause(pause_s, before - self._waiting.running, self._window)
             await self._send_waiting()
-            if loop.time() - looked >= self._poll_s:
-                await self._guarded(self._send_all_due)
-                looked = loop.time()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(
-                    min(self._refill_s, self._poll_s) if self._waiting.waiting else self._poll_s
-                ):
-                    await self._woken.wait()
-            self._woken.clear()
-            await self._send_waiting()
-            if self._waiting.waiting:
-                await self._guarded(self._look_for_ended)
+            if set(lines).difference(self._waiting.projects()):  # the store may have more of them
+                self._is_drained = True
+                self._woken.set()
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -120,7 +149,8 @@ class Relay:
 
     async def send_due(self) -> int:
         """Send what is due now, at most so much at once; how much that was."""
-        due = await self._store.take_due(self._clock(), self._pause, limit=self._at_once)
+        waiting = [subject for _, subject in self._waiting.projects()]
+        due = await self._store.take_due(self._clock(), self._pause, limit=self._at_once, skip=waiting)
         for one in due:
             if one.gives_up:
                 await self._give_up(one)
@@ -135,6 +165,10 @@ class Relay:
             self._waiting.shed()
 
     async def _send_waiting(self) -> None:
+        async with self._sending:
+            await self._send_what_waits()
+
+    async def _send_what_waits(self) -> None:
         """Send what waits, many at once. What the broker does not take stays, and is tried again."""
         while some := list(self._next_few()):
             sent = await asyncio.gather(*(self._is_sent(*one) for one in some))
@@ -151,6 +185,8 @@ class Relay:
         """Those that may be sent now, the projects in turn."""
         for _ in range(self._at_once):
             if (taken := self._waiting.take()) is None:
+                if self._waiting.waiting:
+                    self._refill_soon()
                 return
             line, one = taken
             call = (one[0].turn_id, one[0].call_id)
@@ -163,12 +199,10 @@ class Relay:
 
     async def _look_for_ended(self) -> None:
         """Make room for those that wait: which of those before them have a result?"""
-        found = False
         for line in self._waiting.projects():
             turns = dict.fromkeys(turn_id for turn_id, _ in self._on_their_way.get(line, ()))
             for call in await self._store.calls_with_results(list(turns), project=line[0]):
-                found = self._release(line, call) or found
-        self._refill_s = REFILL_S if found else min(self._refill_s * 2, self._poll_s)
+                self._release(line, call)
 
     def _forget_old(self) -> None:
         """What was sent long ago counts no more."""

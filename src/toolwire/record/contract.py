@@ -430,12 +430,19 @@ class DispatchStore(Protocol):
         ...
 
     async def take_due(
-        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
+        self,
+        now: float,
+        pause: Callable[[int], float],
+        *,
+        limit: int = 100,
+        project: str | None = None,
+        skip: Sequence[str] = (),
     ) -> list[DueDispatch]:
         """The dispatches to send now, the longest due first; each is due again after a pause, by how often it was sent.
 
         Those of calls that have ended are dropped. One whose call is held is due when the lease ends. Where more are
-        due than are taken, projects take turns, so that none has to wait for all that another one sends.
+        due than are taken, projects take turns, so that none has to wait for all that another one sends. Those with
+        a subject that is to be skipped are left as they are, unless they are too late.
         """
         ...
 

@@ -29,13 +29,14 @@ OF_CARDS = f"""
 """  # noqa: S608
 _WIDTH = COLUMNS.count(",") + 1
 _OF_CALL = f"SELECT {COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
-_DUE = f"SELECT {COLUMNS} FROM dispatches WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
-_DUE_OF_PROJECT = f"SELECT {COLUMNS} FROM dispatches WHERE project = ? AND due <= ? ORDER BY due LIMIT ?"  # noqa: S608
+_WANTED = "due <= ? AND (expires_at <= ? OR subject NOT IN (SELECT value FROM json_each(?)))"
+_DUE = f"SELECT {COLUMNS} FROM dispatches WHERE {_WANTED} ORDER BY due LIMIT ?"  # noqa: S608
+_DUE_OF_PROJECT = f"SELECT {COLUMNS} FROM dispatches WHERE project = ? AND {_WANTED} ORDER BY due LIMIT ?"  # noqa: S608
 _FAIRLY = f"""
     SELECT {COLUMNS} FROM dispatches JOIN (
         SELECT project AS whose, turn_id AS turn, call_id AS one,
                row_number() OVER (PARTITION BY project ORDER BY due) AS place
-        FROM dispatches WHERE due <= ?
+        FROM dispatches WHERE {_WANTED}
     ) AS placed ON project = whose AND turn_id = turn AND call_id = one
     ORDER BY place, due LIMIT ?
 """  # noqa: S608
@@ -88,17 +89,24 @@ def _with_card(connection: sqlite3.Connection, kept: Row | None, sought: str) ->
 
 
 def take_due(
-    tx: Transaction, now: ChangeTime, upto: float, pause: Callable[[int], float], limit: int, project: str | None
+    tx: Transaction,
+    now: ChangeTime,
+    upto: float,
+    pause: Callable[[int], float],
+    limit: int,
+    project: str | None,
+    skip: Sequence[str] = (),
 ) -> list[DueDispatch]:
     """Those that are due at the time `upto`; each is put off, or dropped. Nearly all have ended by then."""
+    others = orjson.dumps([column(subject) for subject in skip]).decode()
     if project is None:
         tx.connection.execute(_DROP_ALL_ENDED, (upto,))
-        rows = tx.connection.execute(_DUE, (upto, limit)).fetchall()
+        rows = tx.connection.execute(_DUE, (upto, upto, others, limit)).fetchall()
         if 0 < limit <= len(rows):  # there may be more, and the oldest may all be of one project
-            rows = tx.connection.execute(_FAIRLY, (upto, limit)).fetchall()
+            rows = tx.connection.execute(_FAIRLY, (upto, upto, others, limit)).fetchall()
     else:
         tx.connection.execute(_DROP_ENDED, (upto, column(project)))
-        rows = tx.connection.execute(_DUE_OF_PROJECT, (column(project), upto, limit)).fetchall()
+        rows = tx.connection.execute(_DUE_OF_PROJECT, (column(project), upto, upto, others, limit)).fetchall()
     tx.look_up([(row[0], row[1], row[2]) for row in rows])
     taken, dropped, later = [], [], []
     for dispatch in map(_read, rows):

@@ -485,9 +485,19 @@ class MemoryStore(ClosingStore):
         return dispatch, _shown(card, "")
 
     async def take_due(
-        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
+        self,
+        now: float,
+        pause: Callable[[int], float],
+        *,
+        limit: int = 100,
+        project: str | None = None,
+        skip: Sequence[str] = (),
     ) -> list[DueDispatch]:
-        wanted = (one for one in self._dispatches.values() if one.due <= now and project in (None, one.project))
+        wanted = (
+            one
+            for one in self._dispatches.values()
+            if one.due <= now and project in (None, one.project) and (one.subject not in skip or one.expires_at <= now)
+        )
         taken = []
         due = sorted(wanted, key=lambda one: one.due)
         for dispatch in (due if len(due) <= limit else ready.in_turn(due, _project_of))[: max(limit, 0)]:

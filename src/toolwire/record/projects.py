@@ -229,8 +229,9 @@ class ProjectStore:
         *,
         limit: int = 100,
         project: str | None = None,  # noqa: ARG002 -- its own
+        skip: Sequence[str] = (),
     ) -> Doing[list[DueDispatch]]:
-        return self.whole.take_due(now, pause, limit=limit, project=self.project)
+        return self.whole.take_due(now, pause, limit=limit, project=self.project, skip=skip)
 
     def calls_with_results(self, turn_ids: Sequence[str], *, project: str | None = None) -> Doing[set[tuple[str, str]]]:  # noqa: ARG002 -- its own
         return self.whole.calls_with_results(turn_ids, project=self.project)

@@ -410,10 +410,22 @@ class SqliteStore(ClosingStore):
         return await self._reader.read(dispatch_rows.of_call, turn_id, call_id, project)
 
     async def take_due(
-        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
+        self,
+        now: float,
+        pause: Callable[[int], float],
+        *,
+        limit: int = 100,
+        project: str | None = None,
+        skip: Sequence[str] = (),
     ) -> list[DueDispatch]:
         change = partial(
-            dispatch_rows.take_due, now=self._now(), upto=now, pause=pause, limit=max(limit, 0), project=project
+            dispatch_rows.take_due,
+            now=self._now(),
+            upto=now,
+            pause=pause,
+            limit=max(limit, 0),
+            project=project,
+            skip=skip,
         )
         return await self._writer.write(change)
 

@@ -27,6 +27,7 @@ from toolwire.telemetry.traces import TurnTracer
 
 PATH = "/v1/traces"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _log = logging.getLogger(__name__)
 
 
@@ -47,7 +48,9 @@ def open_tracer(
 ) -> tuple[TurnTracer, Callable[[], None]]:
     """A tracer that exports, and what sends the rest at the end, within `flush_s`."""
     exporter: SpanExporter = (
-        _SpanLines(out=sys.stderr) if options.exporter == "console" else _OtlpExporter(_traces_url(options.endpoint))
+        _SpanLines(out=sys.stderr)
+        if options.exporter == "console"
+        else _OtlpExporter(_traces_url(options.endpoint), environ)
     )
     sampler = None if options.sampling is None else ParentBased(TraceIdRatioBased(options.sampling))
     tracer = TurnTracer(
@@ -101,13 +104,14 @@ class BoundedClose:
 class _OtlpExporter(SpanExporter):
     """Sends spans to a collector. Says once that it does not answer; the library's own exporter repeats that."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         session = Session()
         self._connection = _CollectorConnection()
         for scheme in ("http://", "https://"):
             session.mount(scheme, self._connection)
         # A proxy of the environment is meant for the world, not for a collector on this machine.
-        session.trust_env = urlsplit(url).hostname not in _LOOPBACK
+        address = url or next(filter(None, map(environ.get, _ENDPOINTS)), "")
+        session.trust_env = urlsplit(address).hostname not in _LOOPBACK
         self._exporter = OTLPSpanExporter(url or None, session=session)
         self._is_failing = False
         for name in ("opentelemetry.exporter", "opentelemetry.sdk", "urllib3"):

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-from prometheus_client import start_http_server as start_http_server  # noqa: PLC0414 (for those who serve metrics)
-
 from toolwire.bus.contract import Bus
 from toolwire.errors import CallHeld, Fenced, NotFound, ToolwireError
 from toolwire.record.contract import Store, Workload
