@@ -73,6 +73,7 @@ def test_commands_and_reports_have_the_topics_of_the_published_format() -> None:
         assert isinstance(topics.parse(wrong), RefusedMessage)
 
 
+@pytest.mark.threat("T51")
 @pytest.mark.parametrize("name", ["", "a/b", "+", "#", "a.b", "a b", "x" * 65, "ä"])
 def test_an_id_that_is_not_one_level_of_a_topic_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="agent id"):

@@ -225,11 +225,19 @@ class _Connection(aiomqtt.Client):
         self._client.manual_ack_set(True)
 
     async def __aenter__(self) -> Self:
+        """Connect. Canceled meanwhile, it ends what was begun: a thread connects, and would leave a socket behind."""
+        connecting = asyncio.ensure_future(super().__aenter__())
         try:
-            return await super().__aenter__()
+            await asyncio.shield(connecting)
         except BaseException:
-            self._client.disconnect()  # else a socket on which no answer came would stay open
+            self._fail_connecting()
+            await asyncio.wait((connecting,))
+            self._client.disconnect()
+            if self._misc_task is not None:
+                self._misc_task.cancel()
+            connecting.exception()
             raise
+        return self
 
     def _on_disconnect(
         self,
