@@ -160,9 +160,15 @@ async def test_the_device_grants_no_more_than_its_own_file_does(mosquitto: AnyBr
     """A compromised orchestrator can sign whatever it likes: its grant and its approvals do not count here."""
     async with pair(tmp_path, mosquitto) as (device, orchestrator):
         info = {"approved": True, "grant": {"tier": "RUN", "permissions": ["danger"], "confirmed": ["*"]}}
-        for name in ("forbidden", "confirm_me"):
+        said = {
+            "forbidden": "does not allow danger (agent.capabilities = [file_read])",
+            "confirm_me": "grant.confirmed",
+        }
+        for name, words in said.items():
             report = await orchestrator.ask(orchestrator.tool(name, info=info))
             assert code_of(report) is Code.PERMISSION_DENIED
+            assert report.body["error"].startswith(f"{device.name} refuses")
+            assert words in report.body["error"]
         assert code_of(await orchestrator.ask(orchestrator.tool("no_such_tool"))) is Code.NOT_FOUND
         assert device.effects == []
     trusting = '[approvals]\nfrom = "orchestrator"\n'
@@ -276,6 +282,24 @@ async def wait_for(condition: Any) -> None:
     async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.to_thread(time.sleep, 0.01)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_settings_file_in_the_folder_of_a_device_or_above_it_changes_nothing(
+    mosquitto: AnyBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    """Its own file alone says what it may do, wherever it lies and whatever the shell around it has set."""
+    wide = '[grant]\npermissions = ["danger", "shell"]\nconfirmed = ["*"]\n[tools]\ngroups = ["shell"]\n'
+    for folder in (tmp_path, tmp_path / "device"):
+        folder.mkdir(exist_ok=True)
+        (folder / "toolwire.toml").write_text(wide)
+    monkeypatch.setenv("TOOLWIRE_GRANT_PERMISSIONS", "danger")
+    monkeypatch.setenv("TOOLWIRE_TRUST", str(tmp_path) if trusted else "")
+    async with pair(tmp_path / "device", mosquitto) as (device, orchestrator):
+        assert code_of(await orchestrator.ask(orchestrator.tool("forbidden"))) is Code.PERMISSION_DENIED
+        assert code_of(await orchestrator.ask(orchestrator.tool("bash", {"command": "true"}))) is Code.NOT_FOUND
+        assert (await orchestrator.ask(orchestrator.tool("press", {"button": "a"}))).status == "success"
+        assert device.effects == ["a"]
 
 
 def test_the_private_files_of_a_device_are_its_own(mosquitto: AnyBroker, tmp_path: Path) -> None:

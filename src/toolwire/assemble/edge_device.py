@@ -1,6 +1,5 @@
 """`DeviceConfig → EdgeAgent`: the agent of a device with its tools, its grant and its keys."""
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,17 +25,18 @@ else:
     # Loaded where skills are accepted: what reads archives comes with it.
     skill_installer = lazy_module("toolwire.edge.device.skill_installer")
 
+_VARIABLES = "TOOLWIRE_"
 _TRUST = "TOOLWIRE_TRUST"
 
 
 def device_project(config: DeviceConfig, environ: Mapping[str, str]) -> ProjectFolder:
-    """The project of a device: its folder, and what its own file says. Raises SettingsError.
+    """The project of a device: its folder, with what its file says on top. Raises SettingsError.
 
-    Neither the user's settings nor those of a project around the folder count: they could widen what the device may.
-    The operator's file names the folder of skills, so they are trusted.
+    That file alone rules: settings files in its folder and above it, of the user and in variables do not count. It
+    names the folder of skills, so they are trusted.
     """
-    trusted = [environ.get(_TRUST, ""), str(config.folder), str(config.skills or "")]
-    seen = {**environ, _TRUST: os.pathsep.join(filter(None, trusted))}
+    seen = {name: value for name, value in environ.items() if not name.startswith(_VARIABLES)}
+    seen |= {_TRUST: str(config.skills)} if config.skills else {}
     return ProjectFolder(config.folder, seen, load(config.folder, seen, config.flags, project_counts=False))
 
 
@@ -51,6 +51,7 @@ def open_device(
         toolbox_of(project, tool_dependencies(project), is_worker=True),
         replace(project.settings.grant(project.cwd), platform=sys.platform),
         InProcessExecutor(),
+        name=config.name,
         trusts_approvals=config.trusts_approvals,
         reveal=secrets.revealed if has_secrets else None,
         scrub=secrets.scrubbed if has_secrets else None,

@@ -220,23 +220,29 @@ class _Connection(aiomqtt.Client):
             timeout=ACKNOWLEDGE_S,
         )
         self._receiver = receive
+        self._is_connecting = False
         self._disconnected.add_done_callback(self._note_early_end)
         self._unacknowledged: dict[int, asyncio.Future[None]] = {}
         self._client.manual_ack_set(True)
 
     async def __aenter__(self) -> Self:
         """Connect. Canceled meanwhile, it ends what was begun: a thread connects, and would leave a socket behind."""
+        self._is_connecting = True
         connecting = asyncio.ensure_future(super().__aenter__())
         try:
             await asyncio.shield(connecting)
         except BaseException:
-            self._fail_connecting()
-            await asyncio.wait((connecting,))
+            if not connecting.done():  # else the library has begun anew, and no one would hear of it
+                self._fail_connecting()
+                await asyncio.wait((connecting,))
+            self._is_connecting = False
             self._client.disconnect()
             if self._misc_task is not None:
                 self._misc_task.cancel()
             connecting.exception()
             raise
+        finally:
+            self._is_connecting = False
         return self
 
     def _on_disconnect(
@@ -251,13 +257,13 @@ class _Connection(aiomqtt.Client):
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
 
     def _note_early_end(self, ended: "asyncio.Future[None]") -> None:
-        if not self._connected.done():
+        if self._is_connecting:
             ended.exception()  # it is told by the attempt to connect
             self._fail_connecting()
 
     def _fail_connecting(self) -> None:
         """Say at once that a broker ended the connection before it accepted it; the library would wait for its time."""
-        if not self._connected.done():
+        if self._is_connecting and not self._connected.done():
             self._connected.set_exception(aiomqtt.MqttError(_CLOSED_EARLY))
 
     async def lost(self) -> None:

@@ -14,7 +14,7 @@ from toolwire.execute.output_buffer import OutputBuffer
 from toolwire.execute.output_buffer import Tell as TellOutput
 from toolwire.execute.resources import Busy, Resources
 from toolwire.plan.resources import claims, touches
-from toolwire.protocol.calls import Allowed, NeedsApproval, ToolCall, ToolResult
+from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Grant
@@ -41,6 +41,7 @@ class DeviceTools:
         grant: Grant,
         executor: Executor,
         *,
+        name: str,
         trusts_approvals: bool = False,
         reveal: Callable[[Allowed], Allowed] | None = None,
         scrub: Callable[[ToolResult], ToolResult] | None = None,
@@ -48,6 +49,7 @@ class DeviceTools:
         self.toolbox = toolbox
         self._grant = grant
         self._executor = executor
+        self._name = name
         self._trusts_approvals = trusts_approvals
         self._reveal = reveal
         self._scrub = scrub
@@ -72,10 +74,24 @@ class DeviceTools:
                 wanted = decision.timeout_s if request.timeout_s is None else request.timeout_s
                 return changed(decision, timeout_s=max(min(wanted, decision.tool.max_timeout_s), 0.001))
             case NeedsApproval(reason=reason):
-                said = f"{reason} The operator of this device can list {call.name!r} in grant.confirmed of its file."
-                return ToolResult.failed(call, Code.PERMISSION_DENIED, said, detail={"rule": "confirmation"})
+                said = f"{reason} Its operator can list {call.name!r} in grant.confirmed of the device's file."
+                return refused(Denied(call, Code.PERMISSION_DENIED, f"{self._name} refuses: {said}", "confirmation"))
             case denied:
-                return refused(denied)
+                return refused(changed(denied, message=self._denial(denied)))
+
+    def _denial(self, denied: Denied) -> str:
+        """Whose refusal it is: what orchestrators grant changes nothing about it."""
+        tool, grant, name = self.toolbox.get(denied.call.name), self._grant, denied.call.name
+        if tool is None or denied.rule == "arguments":
+            return denied.message
+        if denied.rule == "permissions":
+            missing, listed = ", ".join(sorted(tool.needs - grant.permissions)), ", ".join(sorted(grant.permissions))
+            why = f"its capability file does not allow {missing} (agent.capabilities = [{listed}])"
+        elif denied.rule == "tier":
+            why = f"it needs tier {tool.tier.name.lower()}, and grant.tier of its file is {grant.tier.name.lower()}"
+        else:
+            return f"{self._name} refuses: {denied.message}"
+        return f"{self._name} refuses {name!r}: {why}. Only the operator of that device can change this."
 
     async def run(
         self, allowed: Allowed, info: CallInfo, progress: Progress, write: TellOutput | None = None
