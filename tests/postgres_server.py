@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from tests.bus.servers import free_port
 
 _USER = "nobody"
 """PostgreSQL refuses to run as root."""
@@ -29,7 +30,7 @@ class PostgresServer:
         self.programs = programs
         self.folder = folder
         self._settings = settings
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"postgresql://toolwire@127.0.0.1:{self.port}/postgres"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -172,9 +173,3 @@ def _as_user() -> dict[str, Any]:
 def _is_ready(programs: Path, port: int) -> bool:
     done = subprocess.run([str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)], check=False)
     return done.returncode == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -1,6 +1,7 @@
 """Real NATS servers on loopback, which tests may kill and start again."""
 
 import contextlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -9,8 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from toolwire.bus.nats_config import HEALTH_PORT_OFFSET, ROUTE_PORT_OFFSET
+
 SERVER = Path(sys.executable).parent / "nats-server"
 START_S = 20.0
+_LOWEST, _HIGHEST = 12_000, 28_000
 
 
 class NatsServer:
@@ -84,7 +88,21 @@ def running(folder: Path, more: str = "", *, jetstream: bool = True) -> Iterator
 
 
 def free_port() -> int:
+    """A port that is free, as are those beside it that a server may take, too.
+
+    Of those that no outgoing connection is given, so that none takes it before the server does.
+    """
+    while True:
+        port = _LOWEST + secrets.randbelow(_HIGHEST - _LOWEST)
+        if all(map(_is_free, (port, port + HEALTH_PORT_OFFSET, port + ROUTE_PORT_OFFSET))):
+            return port
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
