@@ -222,6 +222,9 @@ def test_the_metrics_of_tools_reach_the_evolution_engine_of_a_device(house: Hous
     [own] = [one for one in seen["orchestrator"]["tools"] if one["tool"] == "gpio_read"]
     assert own["errors_by_type"] == {"permission_denied": own["errors"]}
     assert seen["orchestrator"]["loop"]["turns"] >= 2
+    assert house.run("edge", "evolve", "pi", "--strategy").code == Exit.DONE
+    kept = house.run("edge", "metrics", "pi", "--json").json["strategy"]
+    assert kept["metrics"]["orchestrator"]["loop"]["turns"] >= 2
 
 
 def test_the_example_runs_from_nothing() -> None:

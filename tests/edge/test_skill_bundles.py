@@ -81,6 +81,14 @@ async def test_a_skill_comes_whole_from_pieces_in_any_order_and_any_number_of_ti
     assert (installed / "bin" / "blink").read_text().endswith("echo on\n")
 
 
+async def test_pieces_that_came_before_a_restart_count(tmp_path: Path) -> None:
+    pieces = payloads(skill(tmp_path / "lamp"))
+    assert (await Device(tmp_path).take(pieces[:-1]))["result"] == "received"
+    again = Device(tmp_path)
+    assert (await again.take(pieces[-1:]))["result"] == "installed"
+    assert again.versions == [("lamp", "1.0")]
+
+
 async def test_versions_only_rise_unless_going_back_is_asked_for(tmp_path: Path) -> None:
     device = Device(tmp_path)
     for version in ("1.9", "1.10"):

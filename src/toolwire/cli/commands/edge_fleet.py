@@ -174,7 +174,7 @@ def push(
     async def send(link: "DeviceLink") -> list[dict[str, Any]]:
         installed = []
         for name in to:
-            _require_known(link, name)
+            _require_there(link, name)
             head, body = await skills.push_skill(
                 link.client, name, place.cwd / skill, key, allow_older=allow_older, within_s=timeout
             )
@@ -238,16 +238,19 @@ def _with_devices(place: ProjectFolder, use: "Callable[[DeviceLink], Awaitable[T
     return asyncio.run(connected())
 
 
-def _require_known(link: "DeviceLink", name: str) -> None:
-    known = sorted(one.id for one in link.devices())
-    if name not in known:
-        there = f"there are {', '.join(known)}" if known else "there are none yet"
+def _require_there(link: "DeviceLink", name: str) -> None:
+    """Raise SettingsError for a device that is not known, and BusUnavailable for one that is offline."""
+    states = {view.name: view.state for view in link.views()}
+    if name not in states:
+        there = f"there are {', '.join(sorted(states))}" if states else "there are none yet"
         raise SettingsError(f"no device {name[:80]!r} is known at the broker; {there}")
+    if states[name] == "offline":
+        raise BusUnavailable(f"{name} is offline; its agent is started with toolwire edge run, or by its service")
 
 
 async def _ask(link: "DeviceLink", name: str, kind: str, payload: dict[str, Any], within_s: float) -> dict[str, Any]:
     """The body of a device's answer. Raises BusUnavailable where there is none, ToolwireError where it refuses."""
-    _require_known(link, name)
+    _require_there(link, name)
     command = device_client.command_for(name, commands.CommandKind(kind), rows.new_id(), payload)
     report = await link.client.ask(command, within_s)
     if report is None:
