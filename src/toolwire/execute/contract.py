@@ -58,6 +58,15 @@ class Arrival(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsCalls(Executor, Protocol):
+    """An executor whose other side knows calls by their record: one that is sent again is not run again."""
+
+    def knows_calls(self, tool: Tool) -> bool:
+        """Whether this is so for the calls of a tool."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatched:
     """A call is on its way to another process. Its turn waits for the result on record.

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from toolwire.execute.contract import AbandonsWork, Dispatched, Dispatcher, Executor
+from toolwire.execute.contract import AbandonsWork, Dispatched, Dispatcher, Executor, KnowsCalls
 from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
@@ -57,6 +57,11 @@ class Router:
     def _dispatcher_of(self, tool: Tool) -> Dispatcher | None:
         executor = self._executor_of(tool.target)
         return next((one for one in self._dispatchers if one is executor), None)
+
+    def knows_calls(self, tool: Tool) -> bool:
+        """Whether a call of this tool is not run again where it is sent again."""
+        executor = self._executor_of(tool.target)
+        return isinstance(executor, KnowsCalls) and executor.knows_calls(tool)
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call is still at work, wherever it runs."""

@@ -7,7 +7,7 @@ runs on its own.
 
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.tools import Edge, Effect, Tool
+from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
 
@@ -33,10 +33,8 @@ class Accepted:
 
     @property
     def may_run_again(self) -> bool:
-        """Whether running it twice does no harm, or a journal prevents that: the tool's own, or that of its device."""
+        """Whether running it twice does no harm, or its tool's own journal prevents that."""
         tool, effect = self.tool, self.card.effect
-        if tool is not None and isinstance(tool.target, Edge):
-            return True
         journaled = tool is not None and tool.journaled and effect == Effect.TRANSACTIONAL
         return journaled or effect in REPEATABLE
 

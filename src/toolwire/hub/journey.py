@@ -17,7 +17,7 @@ from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
 from toolwire.deliver.told import with_told
 from toolwire.errors import CallHeld, StoreError, StoreUnavailable, Suspended
-from toolwire.execute.contract import AbandonsWork, Arrival, Dispatched
+from toolwire.execute.contract import AbandonsWork, Arrival, Dispatched, KnowsCalls
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.output_buffer import OutputBuffer
 from toolwire.execute.resources import Busy
@@ -134,7 +134,7 @@ class Journey:
     def _outcome(self) -> Awaitable[Outcome]:
         """What comes of the call: it runs, is refused, or waits."""
         one, decision = self._one, self._one.decision
-        if one.interrupted and not one.may_run_again:
+        if one.interrupted and not one.may_run_again and not self._is_known_elsewhere():
             return self._give_up()
         match decision:
             case Allowed():
@@ -155,6 +155,11 @@ class Journey:
     def _run_here(self, allowed: Allowed) -> Awaitable[Outcome]:
         waits = self._turn.limits.in_flight is not None or touches(allowed.tool)
         return self._run_holding(allowed) if waits else self._run(allowed)
+
+    def _is_known_elsewhere(self) -> bool:
+        """Whether the call can be sent again, since it is known by its record where it would run."""
+        executor, tool = self._services.executor, self._one.tool
+        return tool is not None and isinstance(executor, KnowsCalls) and executor.knows_calls(tool)
 
     async def _give_up(self) -> ToolResult:
         """A dead process began this call, and it must not be run blindly again."""

@@ -24,7 +24,7 @@ from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ErrorText, Text, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Edge, Effect
+from toolwire.protocol.tools import Edge, Effect, Tool
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record.rows import new_id
 from toolwire.wire.codecs.travelling import write_info
@@ -96,6 +96,10 @@ class EdgeExecutor:
             result = ToolResult.failed(allowed.call, why.code, f"{allowed.call.name!r} was not started: {why.reason}.")
         return changed(result, elapsed_ms=(perf_counter() - started) * 1000)
 
+    def knows_calls(self, tool: Tool) -> bool:
+        """A device keeps a journal of its calls."""
+        return isinstance(tool.target, Edge)
+
     def leftover(self, key: str) -> Left | None:
         return self._left.get(key)
 
@@ -120,7 +124,7 @@ class EdgeExecutor:
                 report = await asyncio.shield(call.report)
         except TimeoutError:
             self._leave(client, call, context)
-            return _unanswered(allowed, device.id, sent=call.sent)
+            return _unanswered(allowed, device.id, sent=call.sent, heard=bool(call.heard))
         except BaseException:  # most often a cancellation, which is the caller's own word and passes through
             ending = self._leave(client, call, context)
             with suppress(TimeoutError):
@@ -282,21 +286,21 @@ def _result(report: EdgeReport, allowed: Allowed, device: str) -> ToolResult:
     return result
 
 
-def _unanswered(allowed: Allowed, device: str, *, sent: bool) -> ToolResult:
+def _unanswered(allowed: Allowed, device: str, *, sent: bool, heard: bool) -> ToolResult:
     call = allowed.call
+    hint = "" if heard else " If it is online, look whether its file accepts the key of edge.signing_key."
     if not sent:
         message = f"{call.name!r} was not started: the broker could not be reached in time."
         return ToolResult.failed(call, Code.UNAVAILABLE, message)
     if allowed.tool.effect in _REPEATABLE:
-        message = (
-            f"{call.name!r} did not finish within {allowed.timeout_s:g} s, and the device {device} does not answer."
-        )
+        limit = f"{allowed.timeout_s:g} s"
+        message = f"{call.name!r} did not finish within {limit}, and the device {device} does not answer.{hint}"
         return ToolResult.failed(call, Code.TIMEOUT, message)
-    return _lost(allowed, f"the device {device} did not answer within {allowed.timeout_s:g} s")
+    return _lost(allowed, f"the device {device} did not answer within {allowed.timeout_s:g} s", hint)
 
 
-def _lost(allowed: Allowed, reason: str) -> ToolResult:
+def _lost(allowed: Allowed, reason: str, hint: str = "") -> ToolResult:
     """The result of a call that was sent, and whose own result never came."""
     doubt = "It may or may not have taken effect. Check before you repeat it."
-    message = f"{allowed.call.name!r} was sent, but {reason}. {doubt}"
+    message = f"{allowed.call.name!r} was sent, but {reason}. {doubt}{hint}"
     return ToolResult.failed(allowed.call, Code.OUTCOME_UNKNOWN, message)
