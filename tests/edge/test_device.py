@@ -222,6 +222,16 @@ async def test_a_large_result_comes_in_chunks_and_a_larger_one_by_handle(broker:
         assert missing.body["error_type"] == "not_found"
 
 
+async def test_the_status_says_how_many_calls_run_without_waiting_for_a_heartbeat(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    async with pair(tmp_path, mosquitto) as (_, orchestrator):
+        hung = await orchestrator.send(orchestrator.tool("hang", {"name": "h"}))
+        await orchestrator.until(lambda: orchestrator.status is not None and orchestrator.status.running == 1)
+        await orchestrator.send(orchestrator.command(CommandKind.CANCEL, {"record_id": hung.record_id}))
+        await orchestrator.until(lambda: orchestrator.status is not None and orchestrator.status.running == 0)
+
+
 async def test_progress_of_a_call_is_told(mosquitto: AnyBroker, tmp_path: Path) -> None:
     async with pair(tmp_path, mosquitto) as (_, orchestrator):
         command = await orchestrator.send(orchestrator.tool("steps"))

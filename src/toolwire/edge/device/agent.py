@@ -40,6 +40,7 @@ GREETING_S = 2.0
 """How long commands of unknown age are held after a connection, until an orchestrator has greeted the device."""
 
 _PRUNE_S = 600.0
+_LOAD_PAUSE_S = 0.5
 _MOST_HANDLED = 10_000
 _LARGEST_PIECE = 1 << 20
 _ONCE = frozenset({CommandKind.SHUTDOWN, CommandKind.DRAIN, CommandKind.UPDATE_STRATEGY, CommandKind.INSTALL_SKILL})
@@ -77,6 +78,7 @@ class EdgeAgent:
         self._state = AgentState.ONLINE
         self._stopping = asyncio.Event()
         self._greeted = asyncio.Event()
+        self._load_is_told = True
         self._handling: set[asyncio.Task[None]] = set()
         self._clocks = SenderClocks(steady, clock, max_age_s=config.limits.max_age_s)
         self._journal = CallJournal(config.journal)
@@ -87,6 +89,7 @@ class EdgeAgent:
         )
         self._pool = CallPool(
             tools, self._journal, self._reporter, self._clocks, config.limits, age=self._age, keep_s=config.keep_s,
+            on_load=self._note_load,
             clock=clock,
         )  # fmt: skip
 
@@ -132,6 +135,21 @@ class EdgeAgent:
             self._config.limits.slots, self._clock(),
         )  # fmt: skip
 
+    def _note_load(self) -> None:
+        """Have the load told soon: once for all calls that begin and end meanwhile."""
+        if self._load_is_told and not self._stopping.is_set():
+            self._load_is_told = False
+            asyncio.get_running_loop().call_later(_LOAD_PAUSE_S, self._tell_load)
+
+    def _tell_load(self) -> None:
+        self._load_is_told = True
+        if self._link.session and not self._stopping.is_set():
+            self._spawn(self._publish_status())
+
+    async def _publish_status(self) -> None:
+        with suppress(BusError):
+            await self._reporter.publish(self._status(self._state, self._link.session), retain=True)
+
     def _capabilities(self) -> AgentCapabilities:
         config, tools = self._config, tuple(map(write_tool, self._tools.toolbox))
         offer = AgentCapabilities(
@@ -160,8 +178,7 @@ class EdgeAgent:
         while True:
             await asyncio.sleep(self._config.heartbeat_s)
             await self._look_at_skills()
-            with suppress(BusError):
-                await self._reporter.publish(self._status(self._state, self._link.session), retain=True)
+            await self._publish_status()
             with suppress(StoreUnavailable):
                 await self._journal.set_fact("age_s", self._age())
                 if self._steady() - pruned >= _PRUNE_S:
@@ -306,8 +323,7 @@ class EdgeAgent:
         resumes = command.payload.get("resume") is True
         self._state = AgentState.ONLINE if resumes else AgentState.DRAINING
         self._pool.takes_calls = resumes
-        with suppress(BusError):
-            await self._reporter.publish(self._status(self._state, self._link.session), retain=True)
+        await self._publish_status()
         return {"status": "success", "result": self._state.value}
 
     async def _fetch(self, command: EdgeCommand) -> Body | RefusedMessage:

@@ -55,6 +55,7 @@ class CallPool:
         *,
         age: Callable[[], float],
         keep_s: float,
+        on_load: Callable[[], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.tools = tools
@@ -65,6 +66,7 @@ class CallPool:
         self._limits = limits
         self._age = age
         self._keep_s = keep_s
+        self._on_load = on_load
         self._clock = clock
         self._slots = asyncio.Semaphore(limits.slots)
         self._running: dict[str, _RunningCall] = {}
@@ -257,6 +259,7 @@ class CallPool:
     async def _run(self, running: _RunningCall, row: JournalRow, allowed: Allowed, info: CallInfo) -> ToolResult:
         async with self._slots:
             self._at_work += 1
+            self._on_load()
             try:
                 if row.state is not CallState.STARTED:
                     left = self._clocks.seconds_left(running.command)
@@ -270,6 +273,7 @@ class CallPool:
                 return result
             finally:
                 self._at_work -= 1
+                self._on_load()
 
     async def _finish(self, running: _RunningCall, row: JournalRow, result: ToolResult) -> None:
         body = await body_of(result, self._journal, self._limits.inline_bytes, self._age() + self._keep_s)
