@@ -7,6 +7,7 @@ import json
 import random
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,40 @@ async def test_the_status_says_how_many_calls_run_without_waiting_for_a_heartbea
         await orchestrator.until(lambda: orchestrator.status is not None and orchestrator.status.running == 1)
         await orchestrator.send(orchestrator.command(CommandKind.CANCEL, {"record_id": hung.record_id}))
         await orchestrator.until(lambda: orchestrator.status is not None and orchestrator.status.running == 0)
+
+
+@pytest.mark.parametrize("ends", ["timeout", "cancel"])
+async def test_the_end_of_a_call_ends_every_process_that_it_started(
+    mosquitto: AnyBroker, tmp_path: Path, ends: str
+) -> None:
+    """Also those in the background, which have left the shell behind."""
+    more = '[grant]\ntier = "run"\nconfirmed = ["bash"]\nroots = ["work"]\n'
+    (tmp_path / "work").mkdir()
+    mark = f"{random.randrange(10**8, 10**9)}"
+    async with pair(tmp_path, mosquitto, more) as (device, orchestrator):
+        text = device.config.read_text().replace('"file_read"', '"file_read", "shell"')
+        device.config.write_text(text.replace('modules = ["edge_tools:TOOLS"]', 'groups = ["shell"]'))
+    async with Orchestrator(mosquitto, device.name, orchestrator.key) as sender, device.running():
+        await sender.until_state(AgentState.ONLINE)
+        timeout_ms = 1_000 if ends == "timeout" else 20_000
+        parameters = {"command": f"setsid sleep {mark} & sleep {mark}", "timeout_ms": timeout_ms}
+        command = await sender.send(sender.tool("bash", parameters, timeout_ms=timeout_ms))
+        await wait_for(lambda: len(sleepers(mark)) >= 2)
+        if ends == "cancel":
+            await sender.send(sender.command(CommandKind.CANCEL, {"record_id": command.record_id}))
+        report = await sender.report_on(command)
+        assert code_of(report) is (Code.TIMEOUT if ends == "timeout" else Code.CANCELED)
+        await wait_for(lambda: not sleepers(mark))
+
+
+def sleepers(mark: str) -> list[str]:
+    """The processes that sleep for this long."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if file.read_bytes() == f"sleep\0{mark}\0".encode():
+                found.append(file.parent.name)
+    return found
 
 
 async def test_progress_of_a_call_is_told(mosquitto: AnyBroker, tmp_path: Path) -> None:
