@@ -145,8 +145,10 @@ def command_of(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolComman
     )
 
 
-def command_message(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> BusMessage | Refusal:
-    return encode_command(command_of(parcel, dispatch, card))
+def command_message(
+    parcel: Parcel, dispatch: Dispatch, card: CallCard, *, is_checked: bool = False
+) -> BusMessage | Refusal:
+    return encode_command(command_of(parcel, dispatch, card), is_checked=is_checked)
 
 
 def call_card(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCallCard:

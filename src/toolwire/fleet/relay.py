@@ -232,7 +232,7 @@ class Relay:
 
     async def _send(self, dispatch: Dispatch, card: CallCard) -> None:
         try:
-            message = command_message(read_parcel(dispatch), dispatch, card)
+            message = command_message(read_parcel(dispatch), dispatch, card, is_checked=True)
         except StoreError as wrong:
             _log.error("%s", wrong)
             return

@@ -148,12 +148,16 @@ def decode_wakeup(message: BusMessage, *, versions: frozenset[str] = VERSIONS) -
     return Wakeup(**_parts(read))
 
 
-def encode_command(command: ToolCommand, *, headers_only: bool = False) -> BusMessage | Refusal:
-    """The message of a command, or why it could not be read.
+def encode_command(
+    command: ToolCommand, *, headers_only: bool = False, is_checked: bool = False
+) -> BusMessage | Refusal:
+    """The message of a command, or why it could not be read; one that `is_checked` has been read before.
 
     With `headers_only` the identity is left out of the payload, for services that refuse to find it there.
     """
     message = _encode(command, COMMAND_FIELDS, headers_only=headers_only)
+    if is_checked:
+        return message
     return _checked(message, command.extra, decode_command(message, versions=frozenset({command.subject.version})))
 
 
