@@ -112,6 +112,7 @@ class DeviceClient:
         self._ended: OrderedDict[str, EndedCall] = OrderedDict()
         self._changed = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
+        self._asked: set[str] = set()
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -276,6 +277,10 @@ class DeviceClient:
         if self.registry.note_state(status.agent_id, state, now):
             # It tells the device what time it is here, so that a clock that is wrong there does no harm.
             self._spawn(self._greet(status.agent_id))
+        device = self.registry.device(status.agent_id)
+        if device is not None and not device.tools and device.at(now) is Presence.ONLINE:
+            # What it has published before may be kept by another server, behind a leaf node.
+            self._spawn(self._ask_for_tools(AgentCapabilities(status.agent_id), patient=True))
             for call in self._pending.values():
                 if call.command.agent_id == status.agent_id and call.sent:
                     call.next_at = 0.0
@@ -288,11 +293,18 @@ class DeviceClient:
         self.registry.note_tools(device_id, tools, faults, platform[:100])
         self._note_change()
 
-    async def _ask_for_tools(self, capabilities: AgentCapabilities) -> None:
-        """Ask a device for its tools, which were too many for one message."""
+    async def _ask_for_tools(self, capabilities: AgentCapabilities, *, patient: bool = False) -> None:
+        """Ask a device for its tools, which were too many for one message, or have not come."""
         device_id = capabilities.agent_id
+        if patient:
+            await asyncio.sleep(TICK_S)
+            device = self.registry.device(device_id)
+            if device is None or device.tools or device_id in self._asked:
+                return
+        self._asked.add(device_id)
         report = await self.ask(command_for(device_id, CommandKind.TOOLS_LIST, new_id(), {}), ASK_S)
         listed = None if report is None else report.body.get("result")
+        self._asked.discard(device_id)
         if isinstance(listed, list):
             self._take_tools(device_id, listed, capabilities.platform)
 
