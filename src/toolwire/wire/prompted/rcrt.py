@@ -71,17 +71,26 @@ def write_results(results: Sequence[ToolResult], ids: CallIds) -> str:
     return "\n".join([to_json(response(result, ids)).decode() for result in results])
 
 
+def _write_tagged(results: Sequence[ToolResult], ids: CallIds) -> str:
+    """The same with the tags under which the standard keeps responses."""
+    return "\n".join([to_json(_tagged(response(result, ids))).decode() for result in results])
+
+
+def _tagged(response: Json) -> Json:
+    tags = ["tool:response", f"request:{response['context']['request_id']}"]
+    return {"schema_name": response["schema_name"], "tags": tags, "context": response["context"]}
+
+
 def response(result: ToolResult, ids: CallIds) -> Json:
     """A result as a response. Its output is an object, even where the tool said only words."""
-    request_id = ids.of(result)
-    context: Json = {"request_id": request_id, "tool": result.name, "status": "success", "output": _output(result)}
+    context: Json = {"request_id": ids.of(result), "tool": result.name, "status": "success", "output": _output(result)}
     if is_failure(result):
         context |= {"status": "error", "output": None, "error": words(result)}
-    return {"schema_name": "tool.response.v1", "tags": ["tool:response", f"request:{request_id}"], "context": context}
+    return {"schema_name": "tool.response.v1", "context": context}
 
 
 def _output(result: ToolResult) -> Any:
     return result.structured if isinstance(result.structured, dict) else {"result": words(result)}
 
 
-DIALECT = prompted("rcrt", tell_tools, write_reply, write_results)
+DIALECT = prompted("rcrt", tell_tools, write_reply, _write_tagged)
