@@ -1,6 +1,7 @@
 """Tools about the machine itself, through the command line: its sensors, its pins, and what it lacks, said plainly."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from gpiozero.pins.mock import MockFactory
 
 from tests.cli.conftest import Inside, inside  # noqa: F401 - a fixture
-from toolwire import Effect, Tier
+from toolwire import Effect, Grant, Tier
 from toolwire.cli.entry.exits import Exit
+from toolwire.disclose.offer import offered
 from toolwire.toolbox.device.camera import PROGRAMS
 from toolwire.toolbox.device.pins import process_pins
 from toolwire.toolbox.registry import DEVICE_TOOLS, ToolDependencies, make_tools
@@ -204,3 +206,8 @@ def test_looking_is_pure_and_changing_asks() -> None:
 def test_a_device_tool_is_offered_only_on_its_platform(device: Inside) -> None:
     listed = {each["name"]: each for each in device("tools", "list", "--json").json}
     assert all(listed[name]["offered"] for name in DEVICE_TOOLS)
+    tools = make_tools(DEVICE_TOOLS, ToolDependencies())
+    grant = Grant(tier=Tier.RUN, permissions=frozenset({"file_read", "device", "network", "shell"}))
+    elsewhere = offered(tools, replace(grant, platform="darwin"))
+    assert [tool.name for tool in elsewhere] == ["read_file"]
+    assert len(offered(tools, replace(grant, platform="linux"))) == len(DEVICE_TOOLS)
