@@ -1,5 +1,6 @@
 """`toolwire worker` and `toolwire run` for several projects: each with its own folder, settings and secrets."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -11,7 +12,12 @@ import pytest
 
 from tests.bus.servers import NatsServer, free_port
 from tests.cli.stage import LIMIT_S, Stage
+from toolwire.bus.nats_connection import NatsServers
+from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.cli.entry.exits import Exit
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.subjects import Subject
+from toolwire.record.sqlite import SqliteStore
 
 BANK = '''
 import os
@@ -122,3 +128,32 @@ def test_a_worker_reaches_the_accounts_of_several_projects_with_a_key_for_each(s
         assert worker.wait(LIMIT_S) == 0
     finally:
         server.kill()
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["one", "all"])
+def test_a_runner_receives_the_reports_of_services(stage: Stage, nats: NatsServer, shared: bool) -> None:
+    """One that is wrong is on record at once, which shows who read it."""
+    project = names(stage)[0]
+    stage.settings(BROKER.format(url=nats.url, more=""))
+    runner = stage.start("run", *(("--all-projects",) if shared else ("--project", project)))
+    assert runner.stderr is not None
+    assert b"Waiting for turns" in runner.stderr.readline()
+
+    async def report() -> list[str]:
+        async with nats_bus(NatsServers((nats.url,))) as bus, await SqliteStore.at(stage.folder / ".toolwire") as store:
+            await bus.publish(BusMessage(str(Subject.report(project, "public")), b"{}"))
+            async with asyncio.timeout(LIMIT_S):
+                while not (rows := await store.audit_log(project=project)):  # noqa: ASYNC110 -- of another process
+                    await asyncio.sleep(0.02)
+        return [row.event for row in rows]
+
+    assert asyncio.run(report()) == ["report_refused"]
+    runner.send_signal(signal.SIGINT)
+    runner.communicate(timeout=LIMIT_S)
+
+
+def test_a_worker_at_a_socket_serves_one_project(stage: Stage) -> None:
+    stage.settings('[services.bank]\nsocket = "bank.sock"\ntools = ["pay"]\n[tools]\nmodules = ["bank:pay"]\n')
+    ran = stage.run("worker", "bank", "--all-projects")
+
+    assert (ran.code, "serves one project" in ran.err) == (Exit.USAGE, True), ran.err

@@ -104,11 +104,10 @@ def worker(
     place = current_project(flags, project=project)
     start_metrics(place)
     service = _service(place, name, socket, token_env)
-    served = ServedProjects(place, flags)
     if service.via == "bus":
-        run_sync(_serve_bus(served, name or "", service, at_once, drain))
+        run_sync(_serve_bus(ServedProjects(place, flags), name or "", service, at_once, drain))
         return Exit.DONE
-    if served.is_shared:
+    if projects is not None or all_projects:
         raise SettingsError("a worker at a socket serves one project; leave out --projects, or set via = bus")
     if name is not None and socket is None:
         safe_address(place, name, service)
