@@ -23,7 +23,7 @@ from toolwire.edge.orchestrator.unexpected import UnexpectedReports
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.events import CallOutput, CallProgress, Event
+from toolwire.protocol.events import CallProgress, Event, OutputDelta
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.values import changed
@@ -409,5 +409,5 @@ async def test_output_and_progress_of_a_device_arrive_while_it_works(place: Plac
         await one.agent(call("build"), "Done.").ask("Build", on_event=events.append)
 
     assert [(event.message, event.fraction) for event in events if isinstance(event, CallProgress)] == [("half", 0.5)]
-    told = [(event.text, event.stream) for event in events if isinstance(event, CallOutput)]
+    told = [(event.text, event.stream) for event in events if isinstance(event, OutputDelta)]
     assert told == [("compiling\n", "stdout"), ("careful\n", "stderr")]

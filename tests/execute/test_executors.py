@@ -21,7 +21,7 @@ from toolwire.execute.router import Router
 from toolwire.execute.service import ServiceExecutor, tools_of
 from toolwire.protocol.calls import Allowed, Image, Text, ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo, Context, Recorder, Trial
-from toolwire.protocol.events import CallFinished, CallOutput, CallProgress, Event
+from toolwire.protocol.events import CallFinished, CallProgress, Event, OutputDelta
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import BusService, Edge, Grant, McpServer, Service, Target, Tool
 from toolwire.protocol.values import changed
@@ -164,8 +164,8 @@ async def test_output_arrives_while_the_tool_still_runs_and_before_the_result(be
     events: list[Event] = []
     await bench.agent(call("write_lines"), "Done.").ask("Write", on_event=events.append)
 
-    told = [event for event in events if isinstance(event, (CallOutput, CallFinished))]
-    pieces = [(event.text, event.stream, event.offset) for event in told if isinstance(event, CallOutput)]
+    told = [event for event in events if isinstance(event, (OutputDelta, CallFinished))]
+    pieces = [(event.text, event.stream, event.offset) for event in told if isinstance(event, OutputDelta)]
     assert isinstance(told[-1], CallFinished)
     assert "".join(text for text, stream, _ in pieces if stream == "stdout") == "one\ntwo\nthree"
     assert "".join(text for text, stream, _ in pieces if stream == "stderr") == "careful\n"

@@ -9,12 +9,12 @@ from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.execute import output_buffer
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.chat import Note
-from toolwire.protocol.events import CallFinished, CallOutput, Event
+from toolwire.protocol.events import CallFinished, Event, OutputDelta
 from toolwire.testing import ScriptedModel, call
 
 
 def outputs(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, CallOutput))
+    return "".join(event.text for event in events if isinstance(event, OutputDelta))
 
 
 @pytest.mark.feature("F142")
@@ -31,7 +31,7 @@ async def test_a_watcher_sees_output_while_the_tool_still_runs() -> None:
 
     def watch(event: Event) -> None:
         events.append(event)
-        if isinstance(event, CallOutput):
+        if isinstance(event, OutputDelta):
             go_on.set()  # the tool ends only after it was seen
 
     async with asyncio.timeout(5):
@@ -39,7 +39,7 @@ async def test_a_watcher_sees_output_while_the_tool_still_runs() -> None:
 
     assert outputs(events) == "compiling\n"
     kinds = [type(event) for event in events]
-    assert kinds.index(CallOutput) < kinds.index(CallFinished)
+    assert kinds.index(OutputDelta) < kinds.index(CallFinished)
 
 
 @pytest.mark.feature("F142")
@@ -60,7 +60,7 @@ async def test_output_from_a_thread_is_bounded_and_in_few_pieces(monkeypatch: py
     assert shown.startswith("line 0\nline 1\n")
     assert len(shown) == 10_000 + len(output_buffer.LEFT_OUT)
     assert shown.endswith(output_buffer.LEFT_OUT)
-    assert max(len(event.text) for event in events if isinstance(event, CallOutput)) <= output_buffer.LONGEST_PIECE
+    assert max(len(event.text) for event in events if isinstance(event, OutputDelta)) <= output_buffer.LONGEST_PIECE
 
 
 async def test_a_secret_in_two_pieces_of_output_is_taken_out() -> None:

@@ -19,12 +19,21 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Autonomy
 from toolwire.protocol.tools import Effect
 from toolwire.protocol.turns import Limits
+from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
 from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.delegation_tools import teamwork
-from toolwire.toolbox.agents.workers import DEEPEST, Delegation, SubAgentProfile
+from toolwire.toolbox.agents.workers import (
+    DEEPEST,
+    Delegation,
+    SubAgentProfile,
+    askers,
+    new_thread,
+    origin,
+    require_no_circle,
+)
 
 MAY = frozenset({"session", "file_read", "shell"})
 WIDE = Grant(Tier.RUN, MAY, ("/work",), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL)
@@ -430,3 +439,24 @@ async def test_leaving_the_block_ends_those_in_the_background(store: Store) -> N
         async with office.sub_agents(office.worker("reader")) as sub_agents:
             spawned = (await office.call("sessions_spawn", prompt="Go.")).structured["session"]
     assert not sub_agents.is_working(spawned)
+
+
+@pytest.mark.feature("F177")
+@pytest.mark.parametrize(("asker", "above", "target", "refused"), [
+    ("pi", "cli~general", "general", True),
+    ("pi", "cli~general", "cli", True),
+    ("general", "cli", "general", False),
+    ("pi", "cli~general", "attic", False),
+])  # fmt: skip
+def test_no_agent_is_asked_that_waits_for_the_answer_itself(asker: str, above: str, target: str, refused: bool) -> None:
+    context = Context("c1", "turn-1", agent=asker, thread=f"sub/root/2/x-c0~{above}")
+    worker = SubAgentProfile(target, "", Grant(), lambda _: None)  # type: ignore[arg-type,return-value]
+    delegation = Delegation(worker, "Do it", new_thread(context), context)
+
+    assert askers(context) == (*above.split("~"), asker)
+    if refused:
+        with pytest.raises(ToolFailure, match="waits for this answer itself"):
+            require_no_circle(delegation)
+    else:
+        require_no_circle(delegation)
+    assert origin(changed(context, thread=delegation.thread)) == ("root", 4)

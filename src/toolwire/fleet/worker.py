@@ -38,7 +38,7 @@ from toolwire.hub.claimed import ClaimedJourney
 from toolwire.hub.runtime import Runtime
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.calls import Allowed, ToolResult
-from toolwire.protocol.events import CallOutput, CallProgress, Emit, Event
+from toolwire.protocol.events import CallProgress, Emit, Event, OutputDelta
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject, Subject
@@ -324,7 +324,7 @@ class ToolWorker:
         def emit(event: Event) -> None:
             nonlocal next_at
             now = asyncio.get_running_loop().time()
-            if isinstance(event, CallOutput):  # buffered and bounded where it comes from
+            if isinstance(event, OutputDelta):  # buffered and bounded where it comes from
                 telling = self._tell(output_message(held, channel, event.text, event.stream))
             elif isinstance(event, CallProgress) and now >= next_at:
                 next_at = now + _TELL_EVERY_S

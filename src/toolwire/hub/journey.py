@@ -32,7 +32,7 @@ from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.context import Context, Trial, not_noted
-from toolwire.protocol.events import CallFinished, CallOutput, CallProgress, CallStarted, Emit
+from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Emit, OutputDelta
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import AuditRow, CallCard
@@ -500,7 +500,7 @@ class Journey:
 
         def tell(text: str, stream: str, offset: int) -> None:
             if emit is not None:
-                emit(CallOutput(call_id, text, stream, offset))
+                emit(OutputDelta(call_id, text, stream, offset))
             if shows:
                 services.shown_output.add(turn.id, card.call, text)
 

@@ -66,7 +66,7 @@ class CallProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class CallOutput:
+class OutputDelta:
     """A piece of what a running tool has written to `stream`; `offset` counts the characters of the call before it."""
 
     call_id: str
@@ -115,7 +115,7 @@ Event = (
     | ApprovalAsked
     | CallStarted
     | CallProgress
-    | CallOutput
+    | OutputDelta
     | CallFinished
     | Noted
     | TurnWaiting

@@ -10,13 +10,13 @@ from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, Text
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
-    CallOutput,
     CallProgress,
     CallStarted,
     Event,
     ModelAsked,
     ModelReplied,
     Noted,
+    OutputDelta,
     TurnEnded,
     TurnStarted,
     TurnWaiting,
@@ -79,7 +79,7 @@ def event_line(event: Event, most: int = 160) -> str:
             return f"{call.name}({arguments_line(call.arguments, 100)}) {call.id}"
         case CallProgress(call_id, message, fraction):
             return one_line(f"{call_id} {message} {'' if fraction is None else f'{fraction:.0%}'}", most)
-        case CallOutput(call_id, text, stream):
+        case OutputDelta(call_id, text, stream):
             return one_line(f"{call_id} {stream}: {text}", most)
         case CallFinished(call, result):
             return one_line(f"{call.name} {result.status} after {duration(result.elapsed_ms)}: {result.text}", most)

@@ -18,13 +18,13 @@ from toolwire.protocol.chat import ProviderWait, TextDelta
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
-    CallOutput,
     CallProgress,
     CallStarted,
     Emit,
     Event,
     ModelAsked,
     Noted,
+    OutputDelta,
     TurnEnded,
     TurnStarted,
 )
@@ -105,7 +105,7 @@ class Watcher:
                 if running := self._running.get(call_id):
                     share = "" if fraction is None else f" {fraction:.0%}"
                     running.progress = one_line(f"{message}{share}", 40)
-            case CallOutput(call_id, text, stream):
+            case OutputDelta(call_id, text, stream):
                 self._show_output(call_id, text, stream)
             case CallFinished(call, result):
                 self._finish(call, result)

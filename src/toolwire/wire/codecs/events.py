@@ -11,7 +11,6 @@ from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, Text
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
-    CallOutput,
     CallProgress,
     CallStarted,
     Event,
@@ -19,6 +18,7 @@ from toolwire.protocol.events import (
     ModelAsked,
     ModelReplied,
     Noted,
+    OutputDelta,
     TurnEnded,
     TurnStarted,
     TurnWaiting,
@@ -49,7 +49,7 @@ _NAMES: dict[type[Event], str] = {
     ApprovalAsked: "approval_asked",
     CallStarted: "call_started",
     CallProgress: "call_progress",
-    CallOutput: "call_output",
+    OutputDelta: "call_output",
     CallFinished: "call_finished",
     Noted: "noted",
     TurnWaiting: "turn_waiting",
@@ -112,7 +112,7 @@ def _fields(event: Event) -> Json:
             return {"call": write_call(call)}
         case CallProgress(call_id, message, fraction):
             return {"call_id": call_id, "message": message, "fraction": fraction}
-        case CallOutput(call_id, text, stream, offset):
+        case OutputDelta(call_id, text, stream, offset):
             return {"call_id": call_id, "text": text, "stream": stream, "offset": offset}
         case CallFinished(call, result, replayed):
             return {"call": write_call(call), "result": write_result(result), "replayed": replayed}
@@ -171,7 +171,7 @@ def _read_of_call(kind: str, data: Mapping[str, Any]) -> Event:
     if kind == "call_progress":
         return CallProgress(data["call_id"], data["message"], data.get("fraction"))
     if kind == "call_output":
-        return CallOutput(data["call_id"], data["text"], data.get("stream", "stdout"), data.get("offset", 0))
+        return OutputDelta(data["call_id"], data["text"], data.get("stream", "stdout"), data.get("offset", 0))
     if kind == "call_started":
         return CallStarted(read_call(data["call"]))
     return CallFinished(read_call(data["call"]), read_result(data["result"]), data.get("replayed", False))
