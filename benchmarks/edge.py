@@ -29,6 +29,8 @@ from toolwire.wire.mqtt.commands import EdgeCommand
 from toolwire.wire.mqtt.reports import AgentState, EdgeReport
 
 TOOLS = {"echo": "message", "press": "button"}
+STARTS = 5
+IDLE_S = 30
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -89,11 +91,18 @@ def memory_mib(process: "subprocess.Popen[bytes]", field: str) -> float:
     return int(next(line for line in lines if line.startswith(field)).split()[1]) / 1024
 
 
+async def print_idle(process: "subprocess.Popen[bytes]") -> None:
+    before = cpu_s(process)
+    await asyncio.sleep(IDLE_S)
+    print(f"idle CPU over {IDLE_S} s: {(cpu_s(process) - before) / IDLE_S:.2%}")
+    print(f"RSS after 200 calls: {memory_mib(process, 'VmRSS'):.1f} MiB, peak {memory_mib(process, 'VmHWM'):.1f} MiB")
+
+
 async def measure_process() -> None:
     """A device with the built-in tools for devices, and no modules of its own."""
     with tempfile.TemporaryDirectory() as folder, running("mosquitto", Path(folder)) as broker:
         starts, cpus = [], []
-        for number in range(5):
+        for number in range(STARTS):
             key = PrivateKey.generate()
             device = Device(Path(folder) / f"device{number}", broker, [key])
             text = device.config.read_text().replace('modules = ["edge_tools:TOOLS"]', 'groups = ["device"]')
@@ -101,19 +110,19 @@ async def measure_process() -> None:
             async with Answers(broker, device.name, key) as orchestrator:
                 begun = time.perf_counter()
                 process = device.start()
-                await orchestrator.until_state(AgentState.ONLINE)
-                starts.append(time.perf_counter() - begun)
-                cpus.append(cpu_s(process))
-                await asyncio.gather(*(orchestrator.call("echo", "x") for _ in range(200)))
-                if number == 4:
-                    before = cpu_s(process)
-                    await asyncio.sleep(30)
-                    print(f"idle CPU over 30 s: {(cpu_s(process) - before) / 30:.2%}")
-                    print(f"RSS after 200 calls: {memory_mib(process, 'VmRSS'):.1f} MiB", end=", ")
-                    print(f"peak {memory_mib(process, 'VmHWM'):.1f} MiB")
-                process.terminate()
-                process.wait()
-        print(f"online after {statistics.median(starts):.2f} s (CPU {statistics.median(cpus):.2f} s), median of 5")
+                try:
+                    await orchestrator.until_state(AgentState.ONLINE)
+                    starts.append(time.perf_counter() - begun)
+                    cpus.append(cpu_s(process))
+                    await asyncio.gather(*(orchestrator.call("echo", "x") for _ in range(200)))
+                    if number == STARTS - 1:
+                        await print_idle(process)
+                finally:
+                    process.terminate()
+                    process.wait()
+        print(
+            f"online after {statistics.median(starts):.2f} s (CPU {statistics.median(cpus):.2f} s), median of {STARTS}"
+        )
 
 
 async def measure_latency(count: int) -> None:
