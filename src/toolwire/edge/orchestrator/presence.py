@@ -99,9 +99,11 @@ class DeviceRegistry:
             return False
         if state.presence is Presence.OFFLINE and state.boot and before.boot and state.boot != before.boot:
             return False
+        # A last will is no sign of life.
+        seen_at = before.seen_at if state.presence is Presence.OFFLINE else now
         self._devices[device_id] = changed(
             before, presence=state.presence, boot=state.boot or before.boot, session=state.session,
-            running=state.running, slots=max(state.slots, 1), heartbeat_s=state.heartbeat_s, seen_at=now,
+            running=state.running, slots=max(state.slots, 1), heartbeat_s=state.heartbeat_s, seen_at=seen_at,
         )  # fmt: skip
         came_back = before.at(now) is not Presence.ONLINE or (state.boot, state.session) != (
             before.boot,
