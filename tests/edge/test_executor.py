@@ -168,7 +168,9 @@ async def test_an_orchestrator_speaks_nats_and_its_devices_mqtt_with_one_server(
     async with place.device("pi-1", TOOLS) as pi, place.hub(over_nats=True) as one:
         first = await one.call("read_temperature")
         async with place.device("pi-2", TOOLS):
-            await until(lambda: len(one.client.registry.with_tool("hang")) == 2)
+            await until(
+                lambda: presence_of(one, "pi-2") == "online" and len(one.client.registry.with_tool("hang")) == 2
+            )
             second = await one.call("gpio_write", pin=17, value=1, agent="pi-2")
 
     assert (first.text, second.text) == ("45.6 C", "17=1")
@@ -353,6 +355,7 @@ async def test_a_turn_whose_process_died_goes_on_elsewhere_and_the_device_repeat
 async def test_calls_of_a_conversation_go_to_one_device_and_one_that_leaves_is_replaced(here: Place) -> None:
     async with AsyncExitStack() as devices, here.hub() as one:
         pis = {name: await devices.enter_async_context(here.device(name, TOOLS)) for name in ("a", "b", "c")}
+        await until(lambda: all(presence_of(one, name) == "online" for name in pis))
         await until(lambda: len(one.client.registry.with_tool("hang")) == 3)
         agent = one.agent(*[call("gpio_write", pin=number, value=1) for number in range(4)], "Done.", "Done.")
         await agent.ask("Set them", thread="garden")
