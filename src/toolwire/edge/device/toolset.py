@@ -19,13 +19,12 @@ from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Grant
 from toolwire.protocol.values import changed
-from toolwire.wire.mqtt.commands import EdgeCommand, ToolRequest
+from toolwire.wire.mqtt.commands import LONGEST_NAME, LONGEST_SOURCE, MOST_SOURCES, EdgeCommand, ToolRequest
 from toolwire.wire.mqtt.reading import FieldReader
 from toolwire.wire.mqtt.refusals import RefusedMessage
 
 Progress = Callable[[str, float | None], None]
 _HARMLESS = (Effect.PURE, Effect.IDEMPOTENT)
-_MOST_SOURCES = 100
 
 
 class DeviceTools:
@@ -156,10 +155,10 @@ def info_of(command: EdgeCommand) -> CallInfo | RefusedMessage:
         reader.identifier("turn_id") or command.agent_id,
         command.attempt,
         project=command.project or "default",
-        agent=reader.text("agent", 200) or "agent",
-        thread=reader.text("thread", 200),
-        tainted_by=reader.texts("tainted_by", _MOST_SOURCES, 1_000),
-        approved=reader.flag("approved"),
+        agent=reader.text("agent", LONGEST_NAME) or "agent",
+        thread=reader.text("thread", LONGEST_NAME),
+        tainted_by=reader.texts("tainted_by", MOST_SOURCES, LONGEST_SOURCE),
+        approved=reader.flag("approved") and bool(command.key_id),  # no unsigned message is someone's approval
         record_id=command.record_id,
         epoch=command.epoch,
         step_id=reader.identifier("step_id"),

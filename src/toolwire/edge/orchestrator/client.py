@@ -277,13 +277,13 @@ class DeviceClient:
         if self.registry.note_state(status.agent_id, state, now):
             # It tells the device what time it is here, so that a clock that is wrong there does no harm.
             self._spawn(self._greet(status.agent_id))
+            for call in self._pending.values():
+                if call.command.agent_id == status.agent_id and call.sent:
+                    call.next_at = 0.0
         device = self.registry.device(status.agent_id)
         if device is not None and not device.tools and device.at(now) is Presence.ONLINE:
             # What it has published before may be kept by another server, behind a leaf node.
             self._spawn(self._ask_for_tools(AgentCapabilities(status.agent_id), patient=True))
-            for call in self._pending.values():
-                if call.command.agent_id == status.agent_id and call.sent:
-                    call.next_at = 0.0
         self._note_change()
 
     def _take_tools(self, device_id: str, listed: Sequence[Any], platform: str) -> None:

@@ -28,9 +28,19 @@ from toolwire.protocol.tools import Edge, Effect, Tool
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record.rows import new_id
 from toolwire.wire.codecs.travelling import write_info
-from toolwire.wire.mqtt.commands import MAX_COMMAND_BYTES, CommandKind, EdgeCommand, ToolRequest, tool_payload
+from toolwire.wire.mqtt.commands import (
+    LONGEST_NAME,
+    LONGEST_SOURCE,
+    MAX_COMMAND_BYTES,
+    MOST_SOURCES,
+    CommandKind,
+    EdgeCommand,
+    ToolRequest,
+    tool_payload,
+)
 from toolwire.wire.mqtt.reports import EdgeProgress, EdgeReport, ProgressKind
 from toolwire.wire.mqtt.results import read_tool_result
+from toolwire.wire.utp.writing import json_bytes
 
 MARGIN_S = 5.0
 """How much longer than its tool a device may take to say that the time is over."""
@@ -177,12 +187,12 @@ class EdgeExecutor:
         assert isinstance(target, Edge)
         request = ToolRequest(target.tool or allowed.tool.name, allowed.arguments, allowed.timeout_s)
         payload = tool_payload(request)
-        if len(repr(payload)) > MAX_COMMAND_BYTES // 2:
+        if _size(payload) > MAX_COMMAND_BYTES // 2:
             raise _NotStarted(Code.INVALID_PARAMS, f"its arguments are larger than {MAX_COMMAND_BYTES // 2:,} bytes")
         return EdgeCommand(
-            CommandKind.TOOL, new_id(), device.id, payload, record_id(context), context.project, context.epoch,
-            context.attempt, deadline=client.now + allowed.timeout_s, digest=digest(dict(allowed.arguments)),
-            info=_about(context),
+            CommandKind.TOOL, new_id(), device.id, payload, record_id(context), context.project[:LONGEST_NAME],
+            context.epoch, context.attempt, deadline=client.now + allowed.timeout_s,
+            digest=digest(dict(allowed.arguments)), info=_about(context),
         )  # fmt: skip
 
     # Calls that are given up
@@ -222,10 +232,30 @@ class EdgeExecutor:
             client.close(call)
 
 
+def _size(payload: dict[str, Any]) -> int:
+    """Bytes of a payload as it travels. Raises _NotStarted for text that no JSON can carry."""
+    try:
+        return len(json_bytes(payload))
+    except TypeError as wrong:
+        raise _NotStarted(Code.INVALID_PARAMS, f"its arguments cannot be sent as JSON ({wrong})") from None
+
+
 def _about(context: Context) -> dict[str, Any]:
-    """What a tool on a device may know about its call. What the caller may do is not the device's business."""
-    said = write_info(context.info)
-    return {name: value for name, value in said.items() if value not in ("", None) and name != "grant"}
+    """What a tool on a device may know about its call. What the caller may do is not the device's business.
+
+    Devices refuse what is longer than they read, and a call must not fail by the length of a name.
+    """
+    said = {name: value for name, value in write_info(context.info).items() if value not in ("", None)}
+    said.pop("grant", None)
+    for name in ("call_id", "turn_id", "step_id"):
+        if name in said and not _PLAIN_ID.fullmatch(str(said[name])):
+            del said[name]
+    for name in ("agent", "thread"):
+        if name in said:
+            said[name] = str(said[name])[:LONGEST_NAME]
+    if "tainted_by" in said:  # that there is one counts on the device, and not how many
+        said["tainted_by"] = [str(one)[:LONGEST_SOURCE] for one in said["tainted_by"]][:MOST_SOURCES]
+    return said
 
 
 def _is_choice(name: str, target: Edge) -> bool:

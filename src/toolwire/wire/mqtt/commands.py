@@ -13,6 +13,9 @@ from toolwire.wire.mqtt.topics import AgentChannel, Topics
 
 MAX_COMMAND_BYTES = 256 * 1024
 LONGEST_NAME = 200
+MOST_SOURCES = 100
+LONGEST_SOURCE = 1_000
+"""Of what a call may have been led by (`tainted_by`), so many sources are told, each in so many characters."""
 
 
 class CommandKind(StrEnum):
