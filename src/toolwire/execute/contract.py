@@ -44,7 +44,7 @@ class AbandonsWork(Protocol):
         ...
 
 
-class Arrival(Protocol):
+class AwaitsResult(Protocol):
     """Tells that the result of a call may be on record. What it tells may get lost."""
 
     stays_s: float
@@ -79,7 +79,7 @@ class Dispatched:
 
     until: float | None = None
     stays: bool = False
-    arrival: Arrival | None = None
+    arrival: AwaitsResult | None = None
 
 
 @runtime_checkable

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from toolwire.errors import ToolwireError
 from toolwire.execute.channel import HELLO_S, Disconnected, Json, SocketChannel
+from toolwire.execute.endings import Endings
 from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context, Recorder
@@ -136,8 +137,7 @@ class ServiceExecutor:
         self._margin_s = margin_s
         self._grace_s = grace_s
         self._name = uuid4().hex
-        self._left: dict[str, Left] = {}
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings = Endings("toolwire-service-end")
         self._recorders: dict[str, Recorder] = {}
         self._listening: dict[str, asyncio.Task[None]] = {}
 
@@ -171,10 +171,10 @@ class ServiceExecutor:
         return changed(result, elapsed_ms=(perf_counter() - started) * 1000)
 
     def leftover(self, key: str) -> Left | None:
-        return self._left.get(key)
+        return self._endings.leftover(key)
 
     async def close(self) -> None:
-        tasks = [*self._endings, *self._listening.values()]
+        tasks = [*self._endings.tasks, *self._listening.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -249,18 +249,7 @@ class ServiceExecutor:
 
     def _leave(self, channel: SocketChannel, context: Context) -> "asyncio.Task[None]":
         """Say that the result is not wanted any more. What the call touches is free when its service closes."""
-        key, left = context.idempotency_key, Left()
-        self._left[key] = left
-        ending = asyncio.get_running_loop().create_task(channel.wait_for_end(), name="toolwire-service-end")
-        self._endings.add(ending)
-
-        def ended(task: "asyncio.Task[None]") -> None:
-            self._endings.discard(task)
-            self._left.pop(key, None)
-            left.set_result(None)
-
-        ending.add_done_callback(ended)
-        return ending
+        return self._endings.wait_for(context.idempotency_key, channel.wait_for_end())
 
 
 async def _record_late(channel: SocketChannel, message: Json, recorder: Recorder, project: str) -> None:

@@ -17,7 +17,7 @@ from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
 from toolwire.deliver.told import with_told
 from toolwire.errors import CallHeld, StoreError, StoreUnavailable, Suspended
-from toolwire.execute.contract import AbandonsWork, Arrival, Dispatched, KnowsCalls
+from toolwire.execute.contract import AbandonsWork, AwaitsResult, Dispatched, KnowsCalls
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.output_buffer import OutputBuffer
 from toolwire.execute.resources import Busy
@@ -233,7 +233,7 @@ class Journey:
             return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
         return await services.dispatcher.dispatch(allowed, context)
 
-    async def _result_of_another(self, arrival: Arrival | None) -> ToolResult | None:
+    async def _result_of_another(self, arrival: AwaitsResult | None) -> ToolResult | None:
         """The result that another process writes down, once it is there; None where it is not waited for so long."""
         emit = self._emit
         if emit is not None and not self._announced:

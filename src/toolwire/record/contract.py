@@ -430,14 +430,9 @@ class DispatchStore(Protocol):
         ...
 
     async def take_due(
-        self,
-        now: float,
-        pause: Callable[[int], float],
-        *,
-        limit: int = 100,
-        project: str | None = None,
+        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None,
         skip: Sequence[str] = (),
-    ) -> list[DueDispatch]:
+    ) -> list[DueDispatch]:  # fmt: skip
         """The dispatches to send now, the longest due first; each is due again after a pause, by how often it was sent.
 
         Those of calls that have ended are dropped. One whose call is held is due when the lease ends. Where more are

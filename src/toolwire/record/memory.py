@@ -485,14 +485,9 @@ class MemoryStore(ClosingStore):
         return dispatch, _shown(card, "")
 
     async def take_due(
-        self,
-        now: float,
-        pause: Callable[[int], float],
-        *,
-        limit: int = 100,
-        project: str | None = None,
+        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None,
         skip: Sequence[str] = (),
-    ) -> list[DueDispatch]:
+    ) -> list[DueDispatch]:  # fmt: skip
         wanted = (
             one
             for one in self._dispatches.values()

@@ -410,14 +410,9 @@ class SqliteStore(ClosingStore):
         return await self._reader.read(dispatch_rows.of_call, turn_id, call_id, project)
 
     async def take_due(
-        self,
-        now: float,
-        pause: Callable[[int], float],
-        *,
-        limit: int = 100,
-        project: str | None = None,
+        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None,
         skip: Sequence[str] = (),
-    ) -> list[DueDispatch]:
+    ) -> list[DueDispatch]:  # fmt: skip
         change = partial(
             dispatch_rows.take_due,
             now=self._now(),

@@ -20,6 +20,7 @@ from toolwire.edge.orchestrator.placements import Placements
 from toolwire.edge.orchestrator.presence import Device, Presence
 from toolwire.edge.orchestrator.routing import choose
 from toolwire.errors import BusError
+from toolwire.execute.endings import Endings
 from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ErrorText, Text, ToolResult
 from toolwire.protocol.context import Context
@@ -95,8 +96,7 @@ class EdgeExecutor:
         self.client = client
         self._limits = limits
         self._placements = placements
-        self._left: dict[str, Left] = {}
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings = Endings("toolwire-edge-cancel")
 
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
         started = perf_counter()
@@ -111,10 +111,10 @@ class EdgeExecutor:
         return isinstance(tool.target, Edge)
 
     def leftover(self, key: str) -> Left | None:
-        return self._left.get(key)
+        return self._endings.leftover(key)
 
     async def close(self) -> None:
-        tasks = list(self._endings)
+        tasks = list(self._endings.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -199,21 +199,10 @@ class EdgeExecutor:
 
     def _leave(self, client: DeviceClient, call: PendingCall, context: Context) -> "asyncio.Task[None]":
         """Have the device stop a call. What it touches is free when the device says that it has, or in a while."""
-        key, left = context.idempotency_key, Left()
         call.given_up = True
         if not call.sent:
             client.close(call)
-        self._left[key] = left
-        ending = asyncio.get_running_loop().create_task(self._stop(client, call), name="toolwire-edge-cancel")
-        self._endings.add(ending)
-
-        def ended(task: "asyncio.Task[None]") -> None:
-            self._endings.discard(task)
-            self._left.pop(key, None)
-            left.set_result(None)
-
-        ending.add_done_callback(ended)
-        return ending
+        return self._endings.wait_for(context.idempotency_key, self._stop(client, call))
 
     async def _stop(self, client: DeviceClient, call: PendingCall) -> None:
         if not call.sent:
