@@ -139,7 +139,7 @@ def read_event(data: Mapping[str, Any]) -> Event:
             return _read_of_turn(kind, data)
         case "model_asked" | "model_replied" as kind:
             return _read_of_model(kind, data)
-        case "approval_asked" | "call_started" | "call_progress" | "call_finished" as kind:
+        case "approval_asked" | "call_started" | "call_progress" | "call_output" | "call_finished" as kind:
             return _read_of_call(kind, data)
         case other:
             raise ValueError(f"unknown event {other!r}; it may come from a newer toolwire")
