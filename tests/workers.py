@@ -160,7 +160,7 @@ class Workers:
 
     def _end_all(self) -> None:
         for worker in list(self._workers.values()):
-            os.kill(worker.pid, signal.SIGTERM)
+            os.kill(worker.pid, signal.SIGINT)
             self._forget(worker)
 
 
@@ -182,16 +182,16 @@ def _work(session: pytest.Session, connection: "Connection[Any, Any]", number: i
     try:
         _become_worker(session.config, number)
         session.config.pluginmanager.register(_Telling(session.config, connection), "telling")
-        for item, following in _with_following(session.items, connection):
-            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if session.shouldfail or session.shouldstop:
-                break
-        session.config.hook.pytest_sessionfinish(session=session, exitstatus=pytest.ExitCode.OK)
+        try:
+            for item, following in _with_following(session.items, connection):
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.shouldfail or session.shouldstop:
+                    break
+        finally:  # servers end, too, where the one who deals out is gone or the run is interrupted
+            session.config.hook.pytest_sessionfinish(session=session, exitstatus=pytest.ExitCode.OK)
+            atexit._run_exitfuncs()
         connection.send({"ended": cpu_table.sums(session.config)})
-        atexit._run_exitfuncs()
         code = 0
-    except EOFError:
-        pass  # the one who deals out is gone
     finally:
         os._exit(code)
 
