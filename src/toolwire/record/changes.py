@@ -336,7 +336,7 @@ def close(
 
 def _unfinished(tx: Transaction, key: TurnKey) -> list[CallCard]:
     """The calls of a turn that have no result."""
-    if tx.facts is not None and (known := tx.facts.unfinished.get(key)) is not None:
+    if tx.facts is not None and (known := tx.facts.unfinished_of(key)) is not None:
         return known
     tx.flush()
     return [read_card(row) for row in tx.connection.execute(UNFINISHED, key).fetchall()]
@@ -377,7 +377,7 @@ def _forget_starts(tx: Transaction, key: TurnKey, begun: Collection[bytes] | Non
     for card in cards:
         tx.connection.execute(_NOT_STARTED, call_key(card))
     if cards:
-        tx.known.forget_calls({key})
+        tx.forget_calls(key)
 
 
 def _has_note(card: CallCard, begun: Collection[bytes]) -> bool:

@@ -56,6 +56,8 @@ _WATCHED = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "2",
 }
+# Under the lock of all writers a transaction must see what the one before it wrote, whatever the database is set to.
+_ISOLATED = {"default_transaction_isolation": "read committed"}
 # A plan is kept for as long as the connection lives, and tables that were small when it was made grow.
 _BY_INDEX = {"enable_seqscan": "off", "enable_hashjoin": "off"}
 _BEGIN = f"BEGIN; SELECT {LOCK}"
@@ -115,6 +117,7 @@ class PgConnection:
                 "search_path": schema,
                 "application_name": "toolwire",
                 "jit": "off",
+                **_ISOLATED,
                 **_BY_INDEX,
                 **_WATCHED,
             },
@@ -188,7 +191,7 @@ class PgConnection:
         Gives where to note what else is taken for true.
         """
         known.heads.clear()  # other processes of this folder go on with the same chains
-        facts, needs = self._facts, Needs(known, made)
+        facts, needs = self._facts, Needs(known, made, guesses=self._is_here)
         if needs.taken_over:
             keys = orjson.dumps(list(needs.taken_over)).decode()
             rows = self._run(self._connection.fetch(_LEFT, _value(keys)))
@@ -287,7 +290,7 @@ class PgConnection:
         if self._is_here:
             self._is_here = False
             self._begun_there()
-        if self._waiting or self._facts.turns or self._facts.calls:
+        if self._waiting or self._facts.any:
             self._write(ends=False)
 
     def _committed(self) -> Cursor:
@@ -299,7 +302,7 @@ class PgConnection:
         if not self._is_in_transaction():
             raise sqlite3.OperationalError("cannot commit - no transaction is active")
         last = _COMMIT
-        if self._waiting or self._facts.turns or self._facts.calls:
+        if self._waiting or self._facts.any:
             self._write(ends=True)
             last = "COMMIT"
         status = self._run(self._connection.execute(last))
@@ -314,7 +317,7 @@ class PgConnection:
         """Make a transaction that has begun here, all of it. Raises StaleCache."""
         if self._may_be_gone():
             raise self._stale()
-        if self._waiting or self._facts.turns or self._facts.calls:
+        if self._waiting or self._facts.any:
             self._write(ends=True)
         self._forget_transaction()
         self._writes = False
@@ -323,9 +326,7 @@ class PgConnection:
     def _write(self, *, ends: bool) -> None:
         """Compare the facts and write the rows that wait. Raises StaleCache, and then nothing was written."""
         waiting, self._waiting = self._waiting, []
-        facts = facts_json(self._facts)
-        self._facts.turns, self._facts.calls = {}, {}
-        texts = [orjson.dumps(part).decode() for part in (facts, waiting)]
+        texts = [orjson.dumps(part).decode() for part in (facts_json(self._facts.taken()), waiting)]
         known = self._last if self._last >= 0 else None
         try:
             digests = self._run(self._connection.fetchval(_WRITE, known, _value(texts[0]), texts[1], ends))

@@ -81,6 +81,16 @@ _OTHER_CALL = f"""
             OR coalesce(s.cancel, '') <> f.v ->> 9
         )
 """  # noqa: S608 -- our own words
+_OTHER_LEFT = """
+    SELECT 1 FROM json_array_elements(facts -> 'left') AS f(v)
+    WHERE (f.v ->> 2)::bigint <> (
+        SELECT count(*) FROM records x WHERE x.turn_id = f.v ->> 1 AND x.project || '' = f.v ->> 0
+            AND x.schema_name || '' = 'tool.call' AND NOT EXISTS (
+                SELECT 1 FROM records o WHERE o.turn_id = x.turn_id AND o.project || '' = x.project
+                    AND o.call_id = x.call_id AND o.schema_name || '' = 'tool.result'
+            )
+    )
+"""
 _LINKED = f"""
     FOR one IN SELECT value AS v FROM json_array_elements(op -> 1) LOOP
         SELECT w.number, a.digest INTO own, head FROM audit_writers w JOIN audit a ON a.seq = w.seq
@@ -98,7 +108,7 @@ _LINKED = f"""
 @cache
 def writing_name() -> str:
     """The name of the function that writes; see `writing`."""
-    return f"write_calls_{_digest(*_ALL, _OTHER_TURN, _OTHER_CALL, _LINKED, 'a')}"
+    return f"write_calls_{_digest(*_ALL, _OTHER_TURN, _OTHER_CALL, _OTHER_LEFT, _LINKED, 'a')}"
 
 
 def writing(types: Types) -> str:
@@ -124,6 +134,7 @@ def writing(types: Types) -> str:
             IF known IS NOT NULL AND {COMMITS} <> known THEN RETURN NULL; END IF;
             PERFORM * FROM ({_OTHER_TURN}) AS other; IF FOUND THEN RETURN NULL; END IF;
             PERFORM * FROM ({_OTHER_CALL}) AS other; IF FOUND THEN RETURN NULL; END IF;
+            PERFORM * FROM ({_OTHER_LEFT}) AS other; IF FOUND THEN RETURN NULL; END IF;
             FOR op IN SELECT value FROM json_array_elements(ops) LOOP
                 CASE (op ->> 0)::int
                 {whens}
@@ -227,9 +238,14 @@ def _digest(*parts: str) -> str:
 
 
 class Needs:
-    """What the changes of a transaction will ask that is not known yet."""
+    """What the changes of a transaction will ask that is not known yet.
 
-    def __init__(self, known: Cache, made: Iterable[Callable[..., Any]]) -> None:
+    With `guesses`, what begins is taken for new, as it nearly always is; the server looks whether it is. If that was
+    wrong, the transaction is made again without.
+    """
+
+    def __init__(self, known: Cache, made: Iterable[Callable[..., Any]], *, guesses: bool) -> None:
+        self._guesses = guesses
         self.calls: dict[CallKey, None] = {}
         self.taken_over: dict[TurnKey, None] = {}
         for change in made:
@@ -251,11 +267,15 @@ class Needs:
             sent = given["dispatch"]
             project, turn_id, call_id = columns(sent.project, sent.turn_id, sent.call_id)
             self._add_call(known, (project, turn_id, call_id))
-        elif change.func is changes.begin:  # nearly always new, and the server looks whether it is
-            known.turns.setdefault(given["key"])
+        elif change.func is changes.begin:
+            if self._guesses:
+                known.turns.setdefault(given["key"])
         elif change.func is changes.say:
             for one in given["cards"]:
-                known.calls.setdefault(one.key)
+                if self._guesses:
+                    known.calls.setdefault(one.key)
+                else:
+                    self._add_call(known, one.key)
         elif change.func is changes.resume:
             self.taken_over[given["key"]] = None
         elif change.func is changes.release and given["begun"] is not None:
@@ -291,6 +311,7 @@ def facts_json(facts: Facts) -> dict[str, list[list[Any]]]:
     return {
         "turns": [[*key, *(turn or (None, None, None))] for key, turn in facts.turns.items()],
         "calls": [[*key, *_fact(card)] for key, card in facts.calls.items()],
+        "left": [[*key, count] for key, count in facts.left.items()],
     }
 
 

@@ -73,10 +73,10 @@ WHOLE_TURN = _scoped(f"""
            owner, ran_s, {_COUNTED}, ending, NULL, NULL, NULL
     FROM turns WHERE project = ?1 AND id = ?2
     UNION ALL
-    SELECT 1, seq, {", ".join(["NULL"] * 16)}, schema_name, call_id, context FROM records
+    SELECT 1, seq, NULL, project, {", ".join(["NULL"] * 14)}, schema_name, call_id, context FROM records
     WHERE turn_id = ?2 AND project = ?1 AND schema_name IN ('turn.reply', 'turn.note', 'tool.result')
     UNION ALL
-    SELECT 2, 0, {", ".join(["NULL"] * 16)}, NULL, call_id, NULL FROM starts
+    SELECT 2, 0, NULL, project, {", ".join(["NULL"] * 14)}, NULL, call_id, NULL FROM starts
     WHERE turn_id = ?2 AND project = ?1 AND detached > 0
     ORDER BY 1, 2
 """)  # noqa: S608
@@ -288,7 +288,8 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive_on: AliveOn, projec
     if len(found) > 1:
         raise refusals.in_several_projects(f"turn {turn_id!r}")
     *header, history, upto, state, owner, ran_s, calls, ending = found[0][2:-3]
-    said = _heard([row[-3:] for row in rows if row[0] == 1], (row[-2] for row in rows if row[0] == 2))
+    own = [row for row in rows if row[3] == header[1]]  # another project may have calls under the same id
+    said = _heard([row[-3:] for row in own if row[0] == 1], (row[-2] for row in own if row[0] == 2))
     earlier = _earlier(connection, header[1], header[3], upto, history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive_on(connection)(owner))

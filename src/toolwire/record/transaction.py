@@ -14,7 +14,7 @@ from toolwire.protocol.values import dataclass
 from toolwire.record.audit_heads import newest_head
 from toolwire.record.chain import link_own
 from toolwire.record.liveness import Alive
-from toolwire.record.rows import CallKey, Row, TurnKey, column, read_card
+from toolwire.record.rows import CallKey, Row, TurnKey, call_key, column, read_card
 from toolwire.record.tally import ToolTally
 
 MAX_KNOWN = 10_000
@@ -152,7 +152,19 @@ class Facts:
     calls: dict[CallKey, CallCard | None] = field(default_factory=dict)
     settled: set[TurnKey | CallKey] = field(default_factory=set)
     unfinished: dict[TurnKey, list[CallCard]] = field(default_factory=dict)
-    """Of turns that are taken over, the calls without a result."""
+    """Of turns that are taken over, the calls without a result, until the transaction itself changes one of them."""
+    left: dict[TurnKey, int] = field(default_factory=dict)
+    """How many of them there are."""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.turns or self.calls or self.left)
+
+    def taken(self) -> "Facts":
+        """What is to be checked now, and not again."""
+        taken = Facts(self.turns, self.calls, left=self.left)
+        self.turns, self.calls, self.left = {}, {}, {}
+        return taken
 
     def note_turn(self, key: TurnKey, turn: TurnRow | None) -> None:
         if key not in self.settled:
@@ -163,6 +175,15 @@ class Facts:
         if key not in self.settled:
             self.settled.add(key)
             self.calls[key] = card
+
+    def unfinished_of(self, key: TurnKey) -> list[CallCard] | None:
+        """The calls of a turn without a result, if they were looked up; from then on they are taken for true."""
+        cards = self.unfinished.get(key)
+        if cards is not None and key not in self.left:
+            self.left[key] = len(cards)
+            for card in cards:
+                self.note_call(call_key(card), card)
+        return cards
 
 
 @dataclass(slots=True)
@@ -230,7 +251,19 @@ class Transaction:
         if (look_up := getattr(self.connection, "look_up", None)) is not None:
             look_up(self.known, [key for key in keys if key not in self.known.calls or key[:2] not in self.known.turns])
 
+    def _changes_call(self, key: CallKey) -> None:
+        """What was looked up before about the calls of its turn is true no more."""
+        if self.facts is not None:
+            self.facts.unfinished.pop(key[:2], None)
+
+    def forget_calls(self, turn: TurnKey) -> None:
+        """The calls of a turn were changed by a statement, and are read again when they are asked for."""
+        self.known.forget_calls({turn})
+        if self.facts is not None:
+            self.facts.unfinished.pop(turn, None)
+
     def add_call(self, key: CallKey, card: CallCard, row: Row) -> None:
+        self._changes_call(key)
         self.records.append(row)
         self.known.calls[key] = card
         if card.owner:
@@ -238,6 +271,7 @@ class Transaction:
 
     def claim_call(self, key: CallKey, card: CallCard, *, more: int) -> None:
         """Keep who holds a call; so many attempts more than before."""
+        self._changes_call(key)
         self.known.calls[key] = card
         before = self.claims.get(key)
         more += before[3] if before is not None else 0
@@ -245,11 +279,13 @@ class Transaction:
 
     def mark_call(self, key: CallKey, card: CallCard) -> None:
         """Keep that a turn does not wait for a call, or that its holder is asked to stop."""
+        self._changes_call(key)
         self.known.calls[key] = card
         self.connection.execute(_MARKED, (*key, int(card.detached), card.cancel or None))
 
     def end_call(self, key: CallKey, result: ToolResult, row: Row, at: float) -> None:
         """Keep how a call ended, and count it under the project and the title of its row."""
+        self._changes_call(key)
         self.records.append(row)
         known = self.known.calls.get(key)
         if isinstance(known, CallCard) and known.detached:
