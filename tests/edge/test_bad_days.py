@@ -2,18 +2,35 @@
 
 import asyncio
 import json
-from typing import Any
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
 
 from tests.edge.brokers import AnyBroker
+from tests.edge.devices import Device, Orchestrator, pair
 from tests.edge.test_executor import BOUND_S, Place, code_of
 from toolwire import Context, tool
+from toolwire.edge.device.calls import CallPool
+from toolwire.edge.device.clock import SenderClocks, steady_s
+from toolwire.edge.device.config import AgentLimits
+from toolwire.edge.device.journal import CallJournal
 from toolwire.edge.device.toolset import info_of
+from toolwire.edge.keys import PrivateKey
+from toolwire.edge.link import MqttBroker, MqttLink
+from toolwire.edge.link_contract import Incoming
 from toolwire.edge.orchestrator.client import DeviceClient, command_for
+from toolwire.errors import StoreUnavailable
 from toolwire.protocol.context import CallInfo
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect
+from toolwire.protocol.values import changed
 from toolwire.testing import call
-from toolwire.wire.mqtt.commands import CommandKind
+from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand
+from toolwire.wire.mqtt.reports import AgentState
 from toolwire.wire.mqtt.topics import Topics
 
 STATUS = "evoclaw/agents/pi/status"
@@ -82,3 +99,103 @@ async def test_arguments_are_measured_as_they_travel(mosquitto: AnyBroker) -> No
     assert "larger than" in large.text
     assert small.text.startswith("saw 30000")
     assert len(pi.commands) == 1
+
+
+async def test_a_command_of_unknown_age_does_not_run_by_a_clock_that_is_proven_wrong(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    """Its sender has not greeted this connection; it may have waited in the broker for hours."""
+    known, other = PrivateKey.generate(), PrivateKey.generate()
+    device = Device(tmp_path, mosquitto, [known, other])
+    async with Orchestrator(mosquitto, device.name, known) as orchestrator, device.running():
+        await orchestrator.until_state(AgentState.ONLINE)
+        await orchestrator.settled()
+        later = time.time() + 3_600
+        command = orchestrator.tool("press", {"button": "a"}, sent_at=later, deadline=later + 30, session="")
+        report = await orchestrator.report_on(await orchestrator.send(command, key=other))
+        assert report.body["refused"] == "stale"
+        assert "3600 s behind" in report.body["error"]
+        greeting = orchestrator.command(CommandKind.PING, sent_at=later, deadline=later + 30)
+        await orchestrator.report_on(await orchestrator.send(greeting, key=other))
+        again = orchestrator.tool("press", {"button": "b"}, sent_at=later, deadline=later + 30)
+        assert (await orchestrator.report_on(await orchestrator.send(again, key=other))).body["status"] == "success"
+
+    assert device.effects == ["b"]
+
+
+def test_time_passes_for_a_device_while_it_is_suspended() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= steady_s() <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def kept_for(folder: Path, lasts_s: float) -> float:
+    """How long a device that usually keeps calls for a minute remembers one that may begin for so long."""
+    clocks = SenderClocks(time.monotonic, time.time, max_age_s=300)
+    async with CallJournal(folder / "journal.db") as journal:
+        pool = CallPool(
+            cast("Any", None), journal, cast("Any", None), clocks, AgentLimits(), age=lambda: 1_000.0, keep_s=60.0,
+            on_load=lambda: None,
+        )  # fmt: skip
+        now = time.time()
+        command = EdgeCommand(CommandKind.TOOL, "r", "pi", sent_at=now, deadline=now + lasts_s, key_id="k")
+        return pool.kept_until(command) - 1_000.0
+
+
+async def test_T215_a_command_is_remembered_for_as_long_as_it_could_be_played_again(tmp_path: Path) -> None:
+    assert await kept_for(tmp_path, 5_000) == pytest.approx(5_000, abs=10)
+
+
+async def test_T215_control_a_short_one_is_kept_for_the_usual_time(tmp_path: Path) -> None:
+    assert await kept_for(tmp_path, 5) == 60
+
+
+async def test_the_journal_goes_on_after_what_it_cannot_write(tmp_path: Path) -> None:
+    async with CallJournal(tmp_path / "journal.db") as journal:
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            await journal.note_event(1.0, "x", {"a": object()})
+        await journal.note_event(2.0, "y", {})
+        assert [event.kind for event in await journal.events()] == ["y"]
+
+
+async def test_a_cancel_after_the_end_hides_no_report_and_a_lost_call_is_said(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    """A process that could not write a result down says so when it is asked again, and does not stay silent."""
+    async with pair(tmp_path, mosquitto) as (device, orchestrator):
+        command = orchestrator.tool("press", {"button": "a"})
+        await orchestrator.ask(command)
+        journal = sqlite3.connect(tmp_path / "journal.db")
+        while journal.execute("SELECT delivered FROM calls").fetchall() != [(1,)]:
+            await orchestrator.settled()
+        with journal:
+            journal.execute("UPDATE calls SET delivered = 0")
+        cancel = orchestrator.command(CommandKind.CANCEL, {"record_id": command.record_id})
+        await orchestrator.ask(cancel)
+        assert journal.execute("SELECT delivered FROM calls").fetchall() == [(0,)]
+        with journal:
+            journal.execute("UPDATE calls SET body = NULL, state = 'started'")
+        journal.close()
+        again = await orchestrator.ask(changed(command, request_id="again"))
+        assert again.body["outcome"]["error"]["code"] == "outcome_unknown"
+
+    assert device.effects == ["a"]
+
+
+async def test_a_receiver_that_fails_over_one_message_hears_the_next(mosquitto: AnyBroker) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def receive(incoming: Incoming) -> None:
+        incoming.acknowledge()
+        if incoming.data == b"bad":
+            raise ValueError("bad")
+        heard.put_nowait(incoming.data)
+
+    topic = f"bad-days/{uuid4().hex}"
+    settings = MqttBroker("127.0.0.1", f"r-{uuid4().hex}", port=mosquitto.mqtt_port)
+    async with MqttLink(settings, receive, filters=[topic]) as link, asyncio.timeout(BOUND_S):
+        await link.connected.wait()
+        session = link.session
+        for data in (b"bad", b"good", b"bad", b"better"):
+            await link.publish(topic, data)
+        assert [await heard.get(), await heard.get()] == [b"good", b"better"]
+        assert link.session == session

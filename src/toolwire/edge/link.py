@@ -307,7 +307,11 @@ class _Connection(aiomqtt.Client):
 
     def _on_message(self, client: Client, userdata: Any, message: MQTTMessage) -> None:  # noqa: ARG002
         acknowledge = _Acknowledgement(self, message.mid, message.qos)
-        self._receiver(Incoming(message.topic, bytes(message.payload), message.retain, acknowledge))
+        try:
+            self._receiver(Incoming(message.topic, bytes(message.payload), message.retain, acknowledge))
+        except Exception:  # else the library loses its place in the stream of bytes, and hears nothing any more
+            _log.exception("a message on %r could not be read", message.topic[:200])
+            acknowledge()
 
     def acknowledge(self, mid: int, qos: int) -> None:
         """Harmless on a connection that has ended: the broker sends the message again on the next one."""

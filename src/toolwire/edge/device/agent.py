@@ -13,7 +13,7 @@ from typing import Any
 from toolwire.define.canonical import canonical
 from toolwire.define.toolbox import Toolbox
 from toolwire.edge.device.calls import CallPool
-from toolwire.edge.device.clock import SenderClocks
+from toolwire.edge.device.clock import SenderClocks, steady_s
 from toolwire.edge.device.config import DeviceConfig
 from toolwire.edge.device.journal import CallJournal, CallState, JournalRow
 from toolwire.edge.device.logged import MOST_LOGGED, logged_rows
@@ -61,7 +61,7 @@ class EdgeAgent:
         install_skill: InstallSkill | None = None,
         refresh_tools: Callable[[Toolbox], Toolbox | None] | None = None,
         clock: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
+        steady: Callable[[], float] = steady_s,
         on_ready: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
@@ -259,7 +259,7 @@ class EdgeAgent:
 
     async def _control(self, command: EdgeCommand) -> RefusedMessage | None:
         """Obey a command that runs no tool, unless the operator has named one for it."""
-        left = self._clocks.seconds_left(command)
+        left = self._clocks.doubt(command) or self._clocks.seconds_left(command)
         if isinstance(left, RefusedMessage):
             return left
         if (hook := self._config.hooks.get(command.kind.value)) is not None:
@@ -277,7 +277,7 @@ class EdgeAgent:
     async def _is_repeated(self, command: EdgeCommand) -> bool:
         key = f"{command.kind.value}:{command.journal_key}"
         row = JournalRow(key, "", command.epoch, CallState.FINISHED, False, stored_command(command), b"{}")
-        opening = await self._journal.accept(row, self._age() + self._config.keep_s)
+        opening = await self._journal.accept(row, self._pool.kept_until(command))
         await self._journal.set_delivered(key)
         return opening.before is not None
 

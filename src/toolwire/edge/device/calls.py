@@ -104,6 +104,11 @@ class CallPool:
             if running.task is None:
                 del self._running[row.key]
 
+    def kept_until(self, command: EdgeCommand) -> float:
+        """Until when the journal remembers a command: never for less time than that may still begin something."""
+        left = self._clocks.seconds_left(command)
+        return self._age() + max(self._keep_s, left if isinstance(left, float) else 0.0)
+
     async def cancel(self, command: EdgeCommand) -> bool:
         """Stop a call; its own report says how it ended. One whose command has not come yet will not run."""
         key, request_id = command.payload.get("record_id"), command.payload.get("request_id")
@@ -119,9 +124,10 @@ class CallPool:
         result = stopped(ToolCall("", {}, id=key), begun=False)
         body = orjson.dumps(write_tool_result(result))
         row = JournalRow(key, _ANY_CALL, 0, CallState.FINISHED, False, stored_command(command), body)
-        await self._journal.accept(row, self._age() + self._keep_s)
-        await self._journal.set_delivered(key)
-        return True
+        opening = await self._journal.accept(row, self.kept_until(command))
+        if opening.before is None:
+            await self._journal.set_delivered(key)
+        return opening.before is None or opening.before.body is None
 
     async def resume_unfinished(self) -> None:
         """Take up the calls of a process that is gone: run again what does no harm, report the rest as unknown."""
@@ -157,7 +163,7 @@ class CallPool:
 
     async def _stops(self, command: EdgeCommand, row: JournalRow) -> RefusedMessage | None:
         """Why a command must not start a call; one that the journal knows is never stopped here."""
-        left = self._clocks.seconds_left(command)
+        left = self._clocks.doubt(command) or self._clocks.seconds_left(command)
         if (
             isinstance(left, float)
             and self.takes_calls
@@ -182,7 +188,7 @@ class CallPool:
         judged = self.tools.judge(running.call, info, request)
         if isinstance(judged, Allowed) and len(self._running) <= self._limits.slots:
             row = _in_state(row, CallState.STARTED)
-        opening = await self._journal.accept(row, self._age() + self._keep_s)
+        opening = await self._journal.accept(row, self.kept_until(running.command))
         acknowledge()
         if opening.before is not None:
             return await self._answer_known(row, opening)
@@ -193,7 +199,7 @@ class CallPool:
         self, row: JournalRow, command: EdgeCommand, acknowledge: Callable[[], None]
     ) -> RefusedMessage | None:
         """A command whose call is at work: its report will answer the newest command."""
-        opening = await self._journal.accept(row, self._age() + self._keep_s)
+        opening = await self._journal.accept(row, self.kept_until(command))
         acknowledge()
         running = self._running.get(row.key)
         if opening.before is None or opening.before.body is not None or running is None:
@@ -211,9 +217,23 @@ class CallPool:
         if before is not None and (fault := _repetition_fault(row, before)) is not None:
             return fault
         kept = await self._journal.find(row.key)
+        if kept is not None and kept.body is None and self._is_lost(row.key):
+            kept = await self._give_up(kept)
         if kept is not None and kept.body is not None:
             await self._reporter.deliver(kept)
         return None
+
+    def _is_lost(self, key: str) -> bool:
+        """Whether no task sees to a call that the journal has as open: its result could not be written down."""
+        running = self._running.get(key)
+        return running is None or running.task is None
+
+    async def _give_up(self, row: JournalRow) -> JournalRow | None:
+        """Write down that it is not known what came of a call."""
+        name = str(read_stored_command(row.command).payload.get("tool", ""))
+        body = orjson.dumps(write_tool_result(interrupted(ToolCall(name, {}, id=row.key))))
+        await self._journal.finish(row.key, body)
+        return await self._journal.find(row.key)
 
     def _set_to_work(
         self, running: _RunningCall, row: JournalRow, judged: Allowed | ToolResult, info: CallInfo

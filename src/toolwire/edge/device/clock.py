@@ -11,8 +11,11 @@ its clock only to measure how much time passes, and learns the sender's from the
 
 Until a command of this session has come, the device does not know how long others have waited in the broker. It holds
 them for a moment, since orchestrators greet a device that connects; after that, its own clock decides.
+
+Time must pass while the device sleeps, too: what waited in the broker meanwhile is as old as it is.
 """
 
+import time
 from collections.abc import Callable
 
 from toolwire.protocol.values import dataclass
@@ -21,6 +24,11 @@ from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 
 TOLERANCE_S = 60.0
 """How far the device's own clock may be behind that of a sender before it is not believed."""
+
+
+def steady_s() -> float:
+    """Seconds that no one sets, and that go on while the machine is suspended, where its kernel counts them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @dataclass(slots=True)
@@ -62,6 +70,17 @@ class SenderClocks:
         """Whether it can be told how old a command is without asking the device's own clock."""
         difference = self._differences.get(command.key_id)
         return difference is not None and difference.known
+
+    def doubt(self, command: EdgeCommand) -> RefusedMessage | None:
+        """Why it cannot be told how old a command is: no one has told the time, and the own clock is proven wrong."""
+        heard = self._differences.get(command.key_id)
+        if heard is None or heard.known:
+            return None
+        behind = self._steady() + heard.least - self._own()
+        if behind <= TOLERANCE_S:
+            return None
+        why = f"the clock of this device is {behind:.0f} s behind, so it may be of any age; set that clock"
+        return RefusedMessage(RefusalCode.STALE, f"the command was not started: {why}", "sent_at")
 
     def seconds_left(self, command: EdgeCommand) -> float | RefusedMessage:
         """How long the command may still begin, or why it may not."""

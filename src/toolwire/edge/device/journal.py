@@ -216,7 +216,7 @@ class CallJournal:
     def _answer(self, connection: sqlite3.Connection, together: "list[_Request]") -> None:
         try:
             answers: list[Any] = self._commit(connection, together)
-        except sqlite3.Error:
+        except Exception:  # whatever it was, this thread must go on: without it no call would ever end
             answers = [self._alone(connection, one) for one in together]
         with suppress(RuntimeError):  # the loop has ended, and no one waits any more
             together[0].loop.call_soon_threadsafe(_hand_out, together, answers)
@@ -224,7 +224,7 @@ class CallJournal:
     def _alone(self, connection: sqlite3.Connection, one: "_Request") -> Any:
         try:
             return self._commit(connection, [one])[0]
-        except sqlite3.Error as error:
+        except Exception as error:
             return StoreUnavailable(f"the journal {self._path} cannot be used: {error}")
 
     def _commit(self, connection: sqlite3.Connection, together: "list[_Request]") -> list[Any]:
