@@ -10,10 +10,14 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cli.stage import Stage
 from tests.edge.brokers import AnyBroker
 from tests.edge.devices import Device, Orchestrator, pair
+from tests.edge.simulated import SimulatedDevice
+from tests.edge.test_devices_in_commands import pi, stage
 from tests.edge.test_executor import BOUND_S, Place, code_of
 from toolwire import Context, tool
+from toolwire.cli.entry.exits import Exit
 from toolwire.edge.device.calls import CallPool
 from toolwire.edge.device.clock import SenderClocks, steady_s
 from toolwire.edge.device.config import AgentLimits
@@ -22,17 +26,22 @@ from toolwire.edge.device.toolset import info_of
 from toolwire.edge.keys import PrivateKey
 from toolwire.edge.link import MqttBroker, MqttLink
 from toolwire.edge.link_contract import Incoming
+from toolwire.edge.orchestrator.artifacts import fetch_artifact
 from toolwire.edge.orchestrator.client import DeviceClient, command_for
+from toolwire.edge.orchestrator.offered import offered_tools, read_device_tools
+from toolwire.edge.orchestrator.presence import Device as Known
 from toolwire.errors import StoreUnavailable
 from toolwire.protocol.context import CallInfo
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect
+from toolwire.protocol.tools import Edge, Effect
 from toolwire.protocol.values import changed
 from toolwire.testing import call
+from toolwire.wire.mqtt.chunks import Chunk, ChunkJoiner, read_chunk, split_message
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand
-from toolwire.wire.mqtt.reports import AgentState
+from toolwire.wire.mqtt.reports import AgentState, EdgeReport, report_to
 from toolwire.wire.mqtt.topics import Topics
 
+__all__ = ["pi", "stage"]
 STATUS = "evoclaw/agents/pi/status"
 
 
@@ -199,3 +208,79 @@ async def test_a_receiver_that_fails_over_one_message_hears_the_next(mosquitto: 
             await link.publish(topic, data)
         assert [await heard.get(), await heard.get()] == [b"good", b"better"]
         assert link.session == session
+
+
+def test_T216_a_device_that_floods_with_chunks_hinders_no_other_and_fills_no_memory() -> None:
+    joiner = ChunkJoiner(most_bytes=50_000, most_messages=8)
+    honest = b"h" * 20_000
+    *first, last = [chunk for one in split_message(honest, 4_000) if isinstance(chunk := read_chunk(one), Chunk)]
+    for chunk in first:
+        assert joiner.add("honest", chunk) is None
+    for number in range(2_000):
+        joiner.add("flood", Chunk(f"{number % 20:064d}", number // 20, 10_000, 10_000, b"x"))
+        assert joiner.held_bytes <= 50_000
+
+    assert joiner.add("honest", last) == honest
+
+
+def test_T216_control_a_device_alone_gets_all_the_room() -> None:
+    joiner, whole = ChunkJoiner(most_bytes=50_000), b"h" * 49_999
+    chunks = [chunk for one in split_message(whole, 2_048) if isinstance(chunk := read_chunk(one), Chunk)]
+    assert [joiner.add("t", chunk) for chunk in chunks][-1] == whole
+
+
+async def test_an_artifact_that_comes_in_crumbs_is_not_waited_for() -> None:
+    """A device that answers with a byte at a time could hold a call for years."""
+    asked = []
+
+    class Crumbs:
+        async def ask(self, command: EdgeCommand, _within_s: float) -> EdgeReport:
+            asked.append(command)
+            return report_to(command, {"status": "success", "data": "QQ=="}, 0.0)
+
+    about = {"id": "a", "size": 200 * 1024 * 1024, "sha256": "0" * 64}
+    assert await fetch_artifact(cast("Any", Crumbs()), "pi", about) is None
+    assert len(asked) == 1
+
+
+def test_a_tool_with_an_argument_agent_of_its_own_keeps_it_on_two_devices() -> None:
+    schema = {"type": "object", "properties": {"agent": {"type": "string"}}}
+    listed = [{"name": "greet", "description": "Greet an agent.", "input_schema": schema}]
+    devices = [Known(name, tools=read_device_tools(name, listed)[0]) for name in ("a", "b")]
+
+    assert {one.name: one.target for one in offered_tools(devices)} == {
+        "greet": Edge("a", "greet"),
+        "greet_b": Edge("b", "greet"),
+    }
+
+
+GARBAGE: dict[CommandKind, Any] = {
+    CommandKind.GET_METRICS: {
+        "tools": {"a": 1, "b": {"total_calls": "x", "avg_latency_ms": 1e300, "last_error": ["\x1b[31m"]}},
+        "errors_by_type": [1], "load": "full", "uptime_s": {},
+    },
+    CommandKind.LOGS: [{"at": 1e300, "elapsed_ms": "x"}, {"at": "x", "tool": 3, "error": {}}, 7],
+}  # fmt: skip
+
+
+def test_what_a_compromised_device_says_of_itself_breaks_no_command(stage: Stage, pi: SimulatedDevice) -> None:
+    async def lie(command: EdgeCommand) -> None:
+        await pi.say(report_to(command, {"status": "success", "result": GARBAGE.get(command.kind)}, 0.0))
+
+    pi._handle = lie  # type: ignore[method-assign]
+    for word in ("metrics", "logs"):
+        ran = stage.run("edge", word, "kitchen-pi")
+        assert ran.code == Exit.DONE, ran.err
+        assert "\x1b" not in ran.out
+
+
+def test_a_signing_key_that_others_can_read_is_warned_about_with_what_to_do(
+    stage: Stage, mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    key = tmp_path / "signing.pem"
+    key.write_bytes(PrivateKey.generate().pem)
+    key.chmod(0o640)
+    stage.settings(f'[edge]\nurl = "mqtt://127.0.0.1:{mosquitto.mqtt_port}"\nsigning_key = "{key}"\n')
+    assert f"chmod 600 {key}" in stage.run("edge", "list").err
+    key.chmod(0o600)
+    assert "chmod" not in stage.run("edge", "list").err

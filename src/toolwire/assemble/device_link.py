@@ -6,6 +6,7 @@ Whoever uses it holds it (`async with device_link(…)`). A process that runs ma
 import asyncio
 import fnmatch
 import logging
+import os
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -216,6 +217,8 @@ def signing_key(project: ProjectFolder) -> PrivateKey | None:
         return None
     try:
         with Path(named).open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                _log.warning("others can read %s, and command the devices with it; run: chmod 600 %s", named, named)
             return PrivateKey.from_pem(file.read(_LARGEST_FILE))
     except OSError as wrong:
         raise SettingsError(f"edge.signing_key: {named} cannot be read: {wrong.strerror}") from None

@@ -43,6 +43,8 @@ Within = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for an answer.", min=0.1, max=600.0)
 ]
 USUAL_S = 5.0
+_LAST_DATE = 2.0**37
+_LARGEST = 1e15
 
 
 def list_devices(as_json: AsJson = False, no_color: NoColor = False) -> Exit:
@@ -97,27 +99,30 @@ def metrics(name: Device, timeout: Within = USUAL_S, as_json: AsJson = False, no
         screen.json({"device": name, **found})
         return Exit.DONE
     right = ("calls", "ok", "errors", "timeouts", "average")
-    table = [
-        [
-            clean(tool), str(one["total_calls"]), str(one["success_count"]), str(one["error_count"]),
-            str(one["timeout_count"]), duration(one["avg_latency_ms"]), clean(one.get("last_error", "")),
-        ]
-        for tool, one in found["tools"].items()
-    ]  # fmt: skip
+    table = [[clean(cell) for cell in _count_cells(tool, one)] for tool, one in found["tools"].items()]
     if table:
         screen.table(("tool", *right, "last error"), [[*row] for row in table], right=right)
     else:
         screen.say(f"No tool has been called on {name} since its agent started.", "dim")
-    load = found.get("load", {})
+    load = _dict(found.get("load"))
     counted = ", ".join(f"{kind} {count}" for kind, count in found["errors_by_type"].items())
+    running, queued, slots = (_number(load.get(key)) for key in ("running", "queued", "slots"))
     screen.pairs(
         {
             "errors": clean(counted) or "none",
-            "load": f"{load.get('running')} running, {load.get('queued')} waiting, {load.get('slots')} at most",
-            "up": duration(float(found.get("uptime_s", 0.0)) * 1000),
+            "load": f"{running:g} running, {queued:g} waiting, {slots:g} at most",
+            "up": duration(_number(found.get("uptime_s")) * 1000),
         }
     )
     return Exit.DONE
+
+
+def _count_cells(tool: str, counts: Any) -> list[str]:
+    """The numbers of one tool, whatever a device says there."""
+    said = _dict(counts)
+    names = ("total_calls", "success_count", "error_count", "timeout_count")
+    numbers = [f"{_number(said.get(name)):.0f}" for name in names]
+    return [tool, *numbers, duration(_number(said.get("avg_latency_ms"))), str(said.get("last_error", ""))[:200]]
 
 
 def logs(
@@ -142,12 +147,12 @@ def logs(
 
 
 def _log_cells(row: dict[str, Any]) -> list[str]:
-    took, at = row.get("elapsed_ms"), row.get("at")
+    took, at = row.get("elapsed_ms"), _number(row.get("at"))
     return [
-        time.strftime("%m-%d %H:%M:%S", time.localtime(at)) if isinstance(at, int | float) and at else "-",
+        time.strftime("%m-%d %H:%M:%S", time.localtime(at)) if 0 < at < _LAST_DATE else "-",
         str(row.get("tool") or row.get("kind", "")),
         str(row.get("status") or row.get("state", "")),
-        duration(float(took)) if isinstance(took, int | float) else "-",
+        duration(_number(took)) if took is not None else "-",
         str(row.get("error", ""))[:200],
     ]
 
@@ -273,7 +278,16 @@ async def _device_metrics(link: "DeviceLink", name: str, within_s: float) -> dic
     result = (await _ask(link, name, "get_metrics", {}, within_s)).get("result")
     if not isinstance(result, dict) or not isinstance(result.get("tools"), dict):
         raise SettingsError(f"{name} gave no metrics that can be read")
-    return {"errors_by_type": {}, **result}
+    return {**result, "errors_by_type": _dict(result.get("errors_by_type"))}
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> float:
+    """A number that can be shown; 0 for what is none, or is out of all bounds."""
+    return float(value) if type(value) in (int, float) and abs(value) < _LARGEST else 0.0
 
 
 async def _record_metrics(place: ProjectFolder) -> dict[str, Any]:

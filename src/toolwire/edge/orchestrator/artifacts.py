@@ -1,9 +1,11 @@
 """Fetches what a device keeps because it was too large for a report, piece by piece."""
 
+import asyncio
 import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from toolwire.edge.orchestrator.client import DeviceClient, command_for
@@ -13,21 +15,26 @@ from toolwire.wire.mqtt.commands import CommandKind
 PIECE_BYTES = 128 * 1024
 MOST_BYTES = 256 * 1024 * 1024
 _PIECE_S = 15.0
+_LEAST_BYTES_PER_S = 64 * 1024
+"""A device that is slower than this is not waited for."""
+
 _ATTEMPTS = 3
 
 
 async def fetch_artifact(client: DeviceClient, device: str, about: Mapping[str, Any]) -> bytes | None:
-    """All of it, if it is what its digest says; None where it is too large, is gone, or the device does not answer."""
+    """All of it, if it is what its digest says; None where it is too large, is gone, or the device takes too long."""
     match about:
         case {"id": str(name), "size": int(size), "sha256": str(digest)} if 0 <= size <= MOST_BYTES:
             data = bytearray()
         case _:
             return None
-    while len(data) < size:
-        piece = await _piece(client, device, name, len(data))
-        if not piece:
-            return None
-        data += piece
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_ATTEMPTS * _PIECE_S + size / _LEAST_BYTES_PER_S):
+            while len(data) < size:
+                piece = await _piece(client, device, name, len(data))
+                if piece is None or len(piece) != min(PIECE_BYTES, size - len(data)):
+                    return None
+                data += piece
     whole = bytes(data)
     return whole if hashlib.sha256(whole).hexdigest() == digest else None
 

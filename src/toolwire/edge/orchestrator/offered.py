@@ -169,7 +169,9 @@ def _alike(name: str, devices: Iterable[Device]) -> list[list[Device]]:
 
 
 def _form(device: Device, name: str) -> str:
-    return digest(dict(tool_of(device, name).input_schema))
+    """What devices must have in common to share a tool. One with an argument `agent` of its own is never shared."""
+    schema = dict(tool_of(device, name).input_schema)
+    return digest([schema, device.id if ADDRESSEE in schema["properties"] else ""])
 
 
 def tool_of(device: Device, name: str) -> Tool:
@@ -198,10 +200,8 @@ def _shared(own: str, name: str, devices: Sequence[Device]) -> Tool:
 
 
 def _with_choice(tool: Tool, ids: Sequence[str]) -> Tool:
-    """The tool with an argument that names a device; left as it is where it has one of that name itself."""
+    """The tool with an argument that names a device."""
     schema = dict(tool.input_schema)
-    if ADDRESSEE in schema["properties"]:
-        return tool
     named = ", ".join(ids[:MOST_NAMED])
     more = f" and {len(ids) - MOST_NAMED} more (see nodes)" if len(ids) > MOST_NAMED else ""
     choice = {"type": "string", "maxLength": 128, "description": f"The device to run it on; one is chosen for you "

@@ -1,12 +1,14 @@
 """A message that is too large for a broker, in chunks; and chunks together again.
 
 The whole message is signed before it is split, so a chunk needs no signature: the whole is believed or it is not. What
-a foreign chunk can do is fill memory, so only so many messages of so many bytes are held, and the oldest goes first.
+a foreign chunk can do is fill memory, so only so many messages of so many bytes are held. Where they are too many, the
+topic that has the most loses its oldest: a device that floods costs itself, and no other one.
 """
 
 import base64
 import binascii
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +21,9 @@ from toolwire.wire.utp.writing import json_bytes
 CHUNK = "chunk"
 _AROUND = 600
 """Bytes of a chunk's object besides its data, at most."""
+
+_LEAST = 1_024
+"""A chunk counts for at least so many bytes: what holds a small one takes memory, too."""
 
 _MARK = b'{"chunk":'
 
@@ -94,11 +99,11 @@ class ChunkJoiner:
         self._most_bytes = most_bytes
         self._most_messages = most_messages
         self._open: dict[tuple[str, str], dict[int, Chunk]] = {}
-        self._held = 0
+        self._held: dict[str, int] = {}
 
     @property
     def held_bytes(self) -> int:
-        return self._held
+        return sum(self._held.values())
 
     def add(self, topic: str, chunk: Chunk) -> bytes | RefusedMessage | None:
         """The whole message when this was its last missing chunk; None while others are missing."""
@@ -106,7 +111,7 @@ class ChunkJoiner:
         pieces = self._open.setdefault(key, {})
         if chunk.index not in pieces:
             pieces[chunk.index] = chunk
-            self._held += len(chunk.data)
+            self._held[topic] = self._held.get(topic, 0) + _cost(chunk)
         first = next(iter(pieces.values()))
         if (first.count, first.size) != (chunk.count, chunk.size):
             self._drop(key)
@@ -122,12 +127,24 @@ class ChunkJoiner:
         return data
 
     def _bounded(self, newest: tuple[str, str]) -> RefusedMessage | None:
-        while len(self._open) > self._most_messages or self._held > self._most_bytes:
-            oldest = next(iter(self._open))
+        while len(self._open) > self._most_messages or self.held_bytes > self._most_bytes:
+            many = len(self._open) > self._most_messages
+            sizes = Counter(topic for topic, _ in self._open) if many else self._held
+            fullest = max(sizes, key=sizes.__getitem__)
+            oldest = next(key for key in self._open if key[0] == fullest)
             self._drop(oldest)
             if oldest == newest:
                 return RefusedMessage(RefusalCode.TOO_LARGE, "too many bytes wait for their missing chunks", CHUNK)
         return None
 
     def _drop(self, key: tuple[str, str]) -> None:
-        self._held -= sum(len(piece.data) for piece in self._open.pop(key).values())
+        topic = key[0]
+        left = self._held[topic] - sum(map(_cost, self._open.pop(key).values()))
+        if left > 0:
+            self._held[topic] = left
+        else:
+            del self._held[topic]
+
+
+def _cost(chunk: Chunk) -> int:
+    return max(len(chunk.data), _LEAST)
