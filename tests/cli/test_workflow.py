@@ -141,6 +141,16 @@ def test_a_models_workflow_may_do_no_more_than_the_model_itself(stage: Stage) ->
     assert not (stage.folder / "x").exists()
 
 
+def test_what_the_steps_of_a_models_workflow_used_counts_for_the_day(stage: Stage) -> None:
+    stage.settings('[tools]\ngroups = ["workflow"]\n[budget]\ncalls = 4\n')
+    steps = [{"id": f"s{n}", "tool": "random", "input": {"min": n, "max": n}} for n in range(3)]
+    with scripted([("workflow", {"steps": steps})], "Done.") as model:
+        assert stage.run("ask", "Roll", *model.flags).code == 0
+
+    assert "4 calls of 4 calls" in stage.run("status").out
+    assert stage.run("call", "random", "min=1", "max=1").code != 0
+
+
 def test_a_graph_shows_levels_and_is_well_formed_svg(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "sum.yaml").write_text(SUM, encoding="utf-8")
     text = inside("workflow", "graph", "sum.yaml").out

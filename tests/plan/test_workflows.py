@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from toolwire.models.workflow import workflow_limits
+from toolwire.plan.references import LONGEST_INPUT
 from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
-from toolwire.plan.workflows import CallOutcome, StepState, progress
+from toolwire.plan.workflows import CHARS_PER_ROUND, MOST_ITEMS, CallOutcome, StepState, progress
+from toolwire.protocol.turns import Limits
 
 SEED = {
     "steps": [
@@ -177,3 +180,27 @@ def test_a_value_that_is_missing_fails_its_step_alone() -> None:
 
 def test_levels_are_the_steps_that_can_run_together() -> None:
     assert read_workflow(SEED).levels() == (("num1", "num2"), ("sum",))
+
+
+def test_a_step_over_as_many_items_as_allowed_comes_to_its_end_within_its_limits() -> None:
+    data = {"steps": [{"id": "a", "tool": "t", "forEach": list(range(MOST_ITEMS)), "input": {"n": "${item}"}}]}
+    report, rounds = run(data, {"t": lambda given: given["n"]})
+    assert report["results"]["a"] == list(range(MOST_ITEMS))
+    assert sum(map(len, rounds)) == MOST_ITEMS
+    assert len(rounds) + 1 <= workflow_limits(read_workflow(data), Limits()).iterations
+
+
+@pytest.mark.parametrize("given", ["${big}", "x${big}"])
+def test_a_few_references_do_not_become_more_than_a_machine_can_hold(given: str) -> None:
+    big = CallOutcome("y" * 900_000)
+    many = read_workflow(
+        {"steps": [{"id": "big", "tool": "t"}, {"id": "a", "tool": "t", "input": {"n": [given] * 9_000}}]}
+    )
+    refused = progress(many, {"big": big})
+    assert (refused.states["a"], refused.calls) == (StepState.FAILED, ())
+    assert "longer than" in refused.errors["a"]
+
+    step = {"id": "a", "tool": "t", "forEach": list(range(5_000)), "input": {"n": given}}
+    now = progress(read_workflow({"steps": [{"id": "big", "tool": "t"}, step]}), {"big": big})
+    assert now.states["a"] is StepState.WAITING
+    assert 0 < sum(len(call.arguments["n"]) for call in now.calls) <= CHARS_PER_ROUND + LONGEST_INPUT

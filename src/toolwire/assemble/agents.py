@@ -23,7 +23,17 @@ from toolwire.assemble.interaction import Interaction, Unattended
 from toolwire.assemble.models import model_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import executor_of, uses_bus
-from toolwire.assemble.specs import GENERAL, agents_of, kept_spec, model_spec, project_again, resumed_spec, spec_of
+from toolwire.assemble.specs import (
+    GENERAL,
+    WORKFLOW,
+    accounts_of,
+    agents_of,
+    kept_spec,
+    model_spec,
+    project_again,
+    resumed_spec,
+    spec_of,
+)
 from toolwire.assemble.telemetry import telemetry_of
 from toolwire.assemble.tools import built_in_names, tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
@@ -62,9 +72,6 @@ else:
     dispatcher = lazy_module("toolwire.fleet.dispatcher")
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
-
-WORKFLOW = "workflow"
-"""The sub-agent that runs the steps of a workflow."""
 
 _OF_OTHERS = frozenset([*GROUPS["teamwork"], *GROUPS["orchestration"], *GROUPS["nodes"], *GROUPS["workflow"]])
 """Tools that tell of other agents and their tools, so that all of them have to be known."""
@@ -123,7 +130,7 @@ async def open_agent(
             system=system,
             limits=project.settings.limits(),
             budget=spec.budget,
-            accounts=agents_of(project.settings),
+            accounts=accounts_of(project.settings),
             intervene=intervene,
             news=_refresh_tools(project, on_devices) if spec.model.name and resumes is None else None,
             name=spec.name,

@@ -11,13 +11,12 @@ from typing import Any
 
 from toolwire.errors import ModelRefused
 from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
-from toolwire.plan.workflows import CallOutcome, StepCall, Workflow, WorkflowProgress, progress
+from toolwire.plan.workflows import CALLS_PER_ROUND, CallOutcome, StepCall, Workflow, WorkflowProgress, progress
 from toolwire.protocol.calls import CallOptions, ToolCall, ToolResult
 from toolwire.protocol.chat import Delta, Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.turns import WORKFLOW_MODEL, Limits
 from toolwire.protocol.values import changed
 
-CALLS_PER_ROUND = 1_000
 _RESULT_CHARS = 4_000_000
 """No language model reads the results, and steps need them whole."""
 
@@ -33,10 +32,9 @@ class WorkflowModel:
         now = progress(workflow, outcomes_in(request.messages))
         if request.tools_off or not now.calls:
             return Reply(json.dumps(now.report(), ensure_ascii=False), model=self.name)
-        calls = now.calls[:CALLS_PER_ROUND]
-        if delay_s := max(call.delay_s for call in calls):
+        if delay_s := max(call.delay_s for call in now.calls):
             await asyncio.sleep(delay_s)
-        return Reply("", calls=tuple(map(_tool_call, calls)), finish_reason="tool_calls", model=self.name)
+        return Reply("", calls=tuple(map(_tool_call, now.calls)), finish_reason="tool_calls", model=self.name)
 
     async def close(self) -> None:
         """It holds nothing."""
@@ -44,7 +42,7 @@ class WorkflowModel:
 
 def workflow_limits(workflow: Workflow, usual: Limits) -> Limits:
     """The limits of a turn that runs a workflow. Its steps are its own limit; time and money stay as they are."""
-    rounds = sum(step.attempts for step in workflow.steps) + 1
+    rounds = workflow.most_rounds() + 1
     return changed(
         usual,
         iterations=max(rounds, usual.iterations),

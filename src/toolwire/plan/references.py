@@ -15,6 +15,8 @@ MOST_REFERENCES = 10_000
 DEEPEST = 64
 LONGEST_TEXT = 1_000_000
 """How long a text may get by the values that are written into it."""
+LONGEST_INPUT = 4_000_000
+"""How much one call may be given, by all the values that its input refers to."""
 
 NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 _STEP = re.compile(rf"\[(\d{{1,9}})\]|\.({NAME}|\d{{1,9}})|\[\"([^\"\\\]]*)\"\]|\['([^'\\\]]*)'\]")
@@ -80,15 +82,43 @@ def find_references(value: Any) -> tuple[Reference, ...]:
     return tuple(found)
 
 
-def resolve(value: Any, known: Mapping[str, Any]) -> Any:
+class Room:
+    """How many characters there is room for, so that a few references do not become more than a machine can hold."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = LONGEST_INPUT) -> None:
+        self.left = left
+
+    def take(self, value: Any) -> None:
+        """Raises BadReference where there is no room for a value."""
+        waiting = [value]
+        while waiting and self.left >= 0:
+            match waiting.pop():
+                case str() as text:
+                    self.left -= len(text)
+                case Mapping() as items:
+                    waiting.extend(items.values())
+                    self.left -= sum(map(len, map(str, items)))
+                case list() | tuple() as items:
+                    waiting.extend(items)
+            self.left -= 1
+        if self.left < 0:
+            raise BadReference(f"it gets longer than {LONGEST_INPUT} characters by the values that it refers to")
+
+
+def resolve(value: Any, known: Mapping[str, Any], room: Room | None = None) -> Any:
     """The tree with every reference replaced by what is `known` under its name. Raises BadReference."""
+    room = room or Room()
     match value:
         case str():
-            return _resolve_text(value, known)
+            found = _resolve_text(value, known)
+            room.take(found)
+            return found
         case Mapping():
-            return {name: resolve(item, known) for name, item in value.items()}
+            return {name: resolve(item, known, room) for name, item in value.items()}
         case list() | tuple():
-            return [resolve(item, known) for item in value]
+            return [resolve(item, known, room) for item in value]
         case _:
             return value
 

@@ -11,13 +11,16 @@ from enum import StrEnum
 from typing import Any
 
 from toolwire.plan.conditions import BadCondition, Condition, holds
-from toolwire.plan.references import BadReference, resolve
+from toolwire.plan.references import LONGEST_INPUT, BadReference, Room, resolve
 from toolwire.protocol.values import dataclass
 
 MOST_STEPS = 2_000
 MOST_ITEMS = 10_000
 MOST_ATTEMPTS = 10
 MOST_CALLS = 1_000_000
+CALLS_PER_ROUND = 1_000
+CHARS_PER_ROUND = 4 * LONGEST_INPUT
+"""So much is given to the calls of one round; the others come after them."""
 LONGEST_DELAY_S = 60.0
 MOST_PARALLEL = 1_000
 INPUTS, ITEM, INDEX = "inputs", "item", "index"
@@ -51,6 +54,10 @@ class Workflow:
 
     def step(self, step_id: str) -> WorkflowStep:
         return next(step for step in self.steps if step.id == step_id)
+
+    def most_rounds(self) -> int:
+        """In so many rounds it has surely ended, with at least one call in each."""
+        return sum(step.attempts * (1 if step.for_each is None else MOST_ITEMS) for step in self.steps)
 
     def levels(self) -> tuple[tuple[str, ...], ...]:
         """The ids of steps that can run together, level by level."""
@@ -150,6 +157,7 @@ class _Folded:
         self.outputs: dict[str, Any] = {}
         self.errors: dict[str, str] = {}
         self.calls: list[StepCall] = []
+        self._left = CHARS_PER_ROUND
 
     def add(self, step: WorkflowStep) -> None:
         before = [self.states[one] for one in step.after]
@@ -169,6 +177,8 @@ class _Folded:
                 self._mapped(step)
         except (BadReference, BadCondition) as wrong:
             self._fail(step, str(wrong))
+        except RecursionError:
+            self._fail(step, "what it refers to is nested too deep")
 
     def _single(self, step: WorkflowStep) -> None:
         outcome = self._outcome(step, None, self._known)
@@ -204,8 +214,12 @@ class _Folded:
             key = call_key(step.id, item, attempt)
             outcome = self._outcomes.get(key)
             if outcome is None:
-                delay_s = step.delay_s if attempt > 1 else 0.0
-                self.calls.append(StepCall(key, step.tool, resolve(step.input, known), step.timeout_s, delay_s))
+                if len(self.calls) < CALLS_PER_ROUND and self._left > 0:
+                    room = Room()
+                    arguments = resolve(step.input, known, room)
+                    self._left -= LONGEST_INPUT - room.left
+                    delay_s = step.delay_s if attempt > 1 else 0.0
+                    self.calls.append(StepCall(key, step.tool, arguments, step.timeout_s, delay_s))
                 return None
             if not outcome.error or attempt == step.attempts:
                 return outcome

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import AGENT, agents_of
+from toolwire.assemble.specs import AGENT, accounts_of
 from toolwire.assemble.stores import store_of
 from toolwire.decide.ladder import Rung
 from toolwire.loop.limits import PARTS, amount, day_sentence, renews_at, used_up
@@ -20,7 +20,7 @@ async def used_today(place: ProjectFolder) -> Spending:
     used = Spending()
     if place.store_exists:
         async with store_of(place, only_reads=True) as store:
-            for agent in agents_of(place.settings):
+            for agent in accounts_of(place.settings):
                 used += await store.spent(agent, time.time())
     return used
 

@@ -273,8 +273,13 @@ class SubAgents:
             agent.spec = changed(asker.opening.spec, name=agent.name, model=model, result_schema="")
         if self._budget is not None:
             first = asker.opening.agent if asker is not None else context.agent
-            agent.budget, agent.accounts = self._budget, (first, context.agent, *self.workers)
+            agent.budget, agent.accounts = self._budget, (first, context.agent, *self._accounts())
         return agent
+
+    def _accounts(self) -> tuple[str, ...]:
+        """All under whose names sub-agents may use something."""
+        steps = () if self.workflow is None else (self.workflow.name,)
+        return (*self.workers, *steps, *(device.name for device in self.devices()))
 
     async def _root(self, delegation: Delegation) -> KeptTurn | None:
         """The turn of the person's question, if it is on record here."""
