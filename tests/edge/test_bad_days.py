@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.cli.stage import Stage
-from tests.edge.brokers import AnyBroker
+from tests.edge.brokers import AnyBroker, running
 from tests.edge.devices import Device, Orchestrator, pair
 from tests.edge.simulated import SimulatedDevice
 from tests.edge.test_devices_in_commands import pi, stage
@@ -284,3 +284,12 @@ def test_a_signing_key_that_others_can_read_is_warned_about_with_what_to_do(
     assert f"chmod 600 {key}" in stage.run("edge", "list").err
     key.chmod(0o600)
     assert "chmod" not in stage.run("edge", "list").err
+
+
+async def test_a_broker_that_takes_less_than_the_device_believes_gets_smaller_chunks(tmp_path: Path) -> None:
+    """It ends the connection over a message that is too large; the reports behind it must not wait for ever."""
+    with running("mosquitto", tmp_path, more="allow_anonymous true\nmax_packet_size 60000\n") as broker:
+        async with pair(tmp_path / "device", broker) as (_, orchestrator):
+            report = await orchestrator.ask(orchestrator.tool("large", {"size": 150_000}))
+            assert len(report.body["result"]) == 150_000
+            assert (await orchestrator.ask(orchestrator.tool("look", {"at": "a"}))).body["result"] == "saw a"

@@ -155,7 +155,7 @@ class EdgeAgent:
         offer = AgentCapabilities(
             config.name, tools, config.capabilities, config.labels, sys.platform, "1", self._boot, config.summary
         )
-        fits = len(self._reporter.encode(offer)[1]) <= config.broker.max_message_bytes
+        fits = len(self._reporter.encode(offer)[1]) <= self._reporter.most_bytes
         return offer if fits else changed(offer, tools=(), partial=True)
 
     async def _look_at_skills(self) -> None:

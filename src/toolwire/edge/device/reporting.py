@@ -35,6 +35,8 @@ _SHOWN_CHARS = 16_000
 _FLUSH_S = 1.0
 _PROGRESS_PAUSE_S = 0.1
 _LONGEST_PROGRESS = 2_000
+_ALWAYS_FITS = 8 * 1024
+"""Bytes of a message that every broker takes."""
 
 
 class Reporter:
@@ -54,7 +56,7 @@ class Reporter:
         self._journal = journal
         self._topics = topics
         self._signer = signer
-        self._most = max_message_bytes
+        self.most_bytes = max_message_bytes
         self._clock = clock
 
     def encode(self, message: AgentMessage) -> tuple[str, bytes]:
@@ -64,8 +66,14 @@ class Reporter:
     async def publish(self, message: AgentMessage, *, retain: bool = False) -> None:
         """Raises BusError."""
         topic, data = self.encode(message)
-        for piece in split_message(data, self._most) if isinstance(message, EdgeReport) else [data]:
-            await self._link.publish(topic, piece, retain=retain)
+        for piece in split_message(data, self.most_bytes) if isinstance(message, EdgeReport) else [data]:
+            try:
+                await self._link.publish(topic, piece, retain=retain)
+            except (BusUnavailable, asyncio.CancelledError):  # with a connection, what was sent as it began is canceled
+                if len(piece) > _ALWAYS_FITS:
+                    # A broker with a lower limit ends the connection over it, and would again and again.
+                    self.most_bytes = max(min(self.most_bytes, len(piece)) // 2, _ALWAYS_FITS)
+                raise
 
     async def answer(self, command: EdgeCommand, body: Mapping[str, Any]) -> None:
         """Report what is not kept: whoever wants it asks again."""
