@@ -29,7 +29,7 @@ from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Delta, Reply, Request
 from toolwire.protocol.tools import BusService, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
@@ -114,7 +114,7 @@ def agent(store: SqliteStore, known: Toolbox, relay: Relay, arrivals: Arrivals |
 
 
 async def run_turns(store: SqliteStore, bus: Bus, known: list[Tool], relay: Relay) -> None:
-    far = Toolbox(*(changed(one, target=BusService(SUBJECT)) for one in known))
+    far = Toolbox(*(replace(one, target=BusService(SUBJECT)) for one in known))
     arrivals = Arrivals()
 
     @asynccontextmanager
@@ -137,7 +137,7 @@ def _worker(control: str) -> type[ToolWorker]:
         """Runs whatever comes, without a claim."""
 
         async def _claim_and_run(self, delivered: Any, command: Any, parcel: Any, dispatch: Any, card: Any) -> None:
-            await self._run(changed(card, attempt=1), parcel)
+            await self._run(replace(card, attempt=1), parcel)
             await super()._claim_and_run(delivered, command, parcel, dispatch, card)
 
     return Blind

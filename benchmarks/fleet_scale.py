@@ -48,7 +48,7 @@ from toolwire.fleet.wakeups import hear_woken_turns
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.tools import BusService
 from toolwire.protocol.turns import Limits, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import call, says
@@ -117,7 +117,7 @@ class Fleet:
             bus = await closing.enter_async_context(nats_bus(NatsServers((self.place["nats"],))))
             relay, arrivals = Relay(view, bus), Arrivals()
             await closing.enter_async_context(arrivals.listening(bus, PROJECT))
-            known = Toolbox(*(changed(one, target=BusService(SUBJECT)) for one in tools(self.folder)))
+            known = Toolbox(*(replace(one, target=BusService(SUBJECT)) for one in tools(self.folder)))
             sending = BusDispatcher(view, relay, stays=stays, stays_s=STAYS_S, arrivals=arrivals)
             agent = Agent(
                 SomeCalls(calls), known, store=view, executor=Router(InProcessExecutor(), bus=sending),

@@ -35,7 +35,7 @@ from toolwire.fleet.fair_share import FairSlots
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.worker import ToolWorker
 from toolwire.protocol.tools import BusService, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import ScriptedModel
@@ -80,7 +80,7 @@ class Callers:
     def __init__(self, store: SqliteStore, relay: Relay, took_s: float) -> None:
         self._store = store
         self._relay = relay
-        self._tools = Toolbox(changed(work_tool(took_s), target=BusService(SUBJECT)))
+        self._tools = Toolbox(replace(work_tool(took_s), target=BusService(SUBJECT)))
 
     async def call(self, project: str) -> None:
         view = of_project(self._store, project)

@@ -12,12 +12,12 @@ from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Delta, Reply, Request
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import making
+from toolwire.protocol.values import constructor
 from toolwire.wire.encode import openai_chat
 from toolwire.wire.encode.request import RequestEncoder
 from toolwire.wire.replies.reply import parse_reply
 
-_call, _reply = making(ToolCall), making(Reply)
+_call, _reply = constructor(ToolCall), constructor(Reply)
 Answering = Callable[[tuple[Asked, ...], Request], Reply]
 
 

@@ -17,7 +17,7 @@ from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.wire.encode import openai_chat
 from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_conversation
 from toolwire.wire.formats.registry import DIALECTS
@@ -52,8 +52,8 @@ def _cold(dialect: Dialect, frame: Frame, request: Request) -> bytes:
 
 def _grown(encoder: RequestEncoder, frame: Frame, whole: Request) -> Callable[[], bytes]:
     """A conversation of which all but the newest messages are written, about to write them."""
-    named = changed(whole, conversation=f"conversation {next(_numbers)}")
-    shorter = changed(named, messages=whole.messages[:-2])
+    named = replace(whole, conversation=f"conversation {next(_numbers)}")
+    shorter = replace(named, messages=whole.messages[:-2])
     encoder.encode(shorter, frame(shorter, "model"))
     return lambda: encoder.encode(named, frame(named, "model"))
 

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from toolwire.models.local_dialogue import OPENING, calls_in, said
+from toolwire.models.local_dialogue import OPENING, calls_in, chat_turn
 from toolwire.models.local_engine import LocalEngine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.weights import weights_of
@@ -23,7 +23,7 @@ MOST_TOKENS = 200
 
 def written(engine: LocalEngine, turns: list[Any], tools: list[Tool]) -> str:
     """What the model says after these turns."""
-    prompt = "".join(said(role, text) for role, text in turns) + OPENING
+    prompt = "".join(chat_turn(role, text) for role, text in turns) + OPENING
     known = "\n".join(text for _, text in turns) if turns[-1][0] == "tool" else None
     grammar = dialogue_grammar(tools, known)
     return engine.write(prompt, slot=0, max_tokens=MOST_TOKENS, grammar=grammar).text.strip()

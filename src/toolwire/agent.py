@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from toolwire.decide.policy import resumed
+from toolwire.decide.policy import grant_of_resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
@@ -19,21 +19,28 @@ from toolwire.hub.resuming import require_same_tools
 from toolwire.hub.runtime import Runtime
 from toolwire.hub.services import APPROVAL_S, QUESTIONS, Approve, Tell
 from toolwire.lazy import lazy_module
-from toolwire.loop.compaction import QUESTION, outgrown, summary_note, summary_request, summary_requests, told
-from toolwire.loop.step import stopped, was_tainted
+from toolwire.loop.compaction import (
+    QUESTION,
+    messages_to_send,
+    outgrown,
+    summary_note,
+    summary_request,
+    summary_requests,
+)
+from toolwire.loop.step import end_turn, was_tainted
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
-from toolwire.protocol.checked import shown
+from toolwire.protocol.checked import describe_value
 from toolwire.protocol.events import Emit, Event, TurnEnded, TurnStarted, TurnWaiting
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, JsonObject, Tool
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
-from toolwire.protocol.values import changed, dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen, replace
 from toolwire.protocol.waits import Until, Wait
 from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats, TurnSummary
 from toolwire.record.projects import of_project
@@ -54,7 +61,7 @@ News = Callable[[Toolbox], Toolbox | None]
 """Given the tools that an agent has, the ones that it is to have; None to keep them. It runs in a thread."""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How a turn ended: the words for the user, why it ended, and the whole turn for details."""
@@ -129,7 +136,7 @@ class Agent:
         self.toolbox = self._with_submit(tools if isinstance(tools, Toolbox) else Toolbox.of(*_listed(tools)))
         for part, given, kind in (("grant", grant, Grant), ("limits", limits, Limits), ("budget", budget, Budget)):
             if given is not None and not isinstance(given, kind):
-                raise TypeError(f"Agent({part}=…) must be a {kind.__name__}(…), not {shown(given)}")
+                raise TypeError(f"Agent({part}=…) must be a {kind.__name__}(…), not {describe_value(given)}")
         _require_text("Agent(system=…)", system, may_be_empty=True)
         _require_text("Agent(name=…)", name)
         _require_text("Agent(project=…)", project)
@@ -143,7 +150,7 @@ class Agent:
         self.grant = grant or Grant()
         self.limits = limits or Limits()
         if self._submit is not None and not self.limits.must_end_with:
-            self.limits = changed(self.limits, must_end_with=(self._submit.name,))
+            self.limits = replace(self.limits, must_end_with=(self._submit.name,))
         self.budget = budget
         self.accounts = tuple(accounts)
         self.name = name
@@ -222,7 +229,7 @@ class Agent:
         """
         left = left or await self.store.turn(turn_id)
         if (ending := await self._end_canceled(left.opening, on_event)) is not None:
-            turn = changed(turn_loop.fold(left, self.runtime), ending=ending, pending=())
+            turn = replace(turn_loop.fold(left, self.runtime), ending=ending, pending=())
             return Answer(ending.answer, ending.reason, turn)
         if self.budget is not None:
             await self._require_left(left)
@@ -232,7 +239,7 @@ class Agent:
         kept = await self.store.resume(turn_id)
         async with self._kept_free(kept.opening):
             turn = self._with_current_policy(turn_loop.fold(kept, self.runtime))
-        turn = changed(turn, running_since=self.runtime.monotonic() - kept.ran_s)
+        turn = replace(turn, running_since=self.runtime.monotonic() - kept.ran_s)
         return _answer(await self._runner(on_event, turn).run(turn, resumed=True))
 
     async def ready(self, *, limit: int = 20) -> list[TurnSummary]:
@@ -274,12 +281,12 @@ class Agent:
         _require_dict(arguments)
         asked = withhold_password(self.runtime, ToolCall(name, arguments, format="direct"))
         turn = await self._begin(f"call {name}", "", asked)
-        call = changed(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
+        call = replace(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
         async with self._kept_free(turn):
             reserve = None
             if (allowance := self._allowance(turn)) is not None:
                 turn, reserve = await allowance.cut(turn), allowance.reservation()
-            return await self._concluded(changed(turn, pending=()), call, on_event, reserve)
+            return await self._concluded(replace(turn, pending=()), call, on_event, reserve)
 
     async def resume_call(self, turn_id: str, *, on_event: Emit | None = None) -> ToolResult:
         """Settle a single call whose process died: its result on record, or another run where its tool allows that.
@@ -298,9 +305,9 @@ class Agent:
         turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
         async with self._kept_free(turn):
             for card in await self.store.calls(turn_id=turn_id, limit=1):
-                return await self._concluded(changed(turn, running_since=self.runtime.monotonic()), card.call, on_event)
+                return await self._concluded(replace(turn, running_since=self.runtime.monotonic()), card.call, on_event)
             never = f"the call of turn {turn_id} was never written down, so it did not run; make it again"
-            await self.store.end(stopped(turn, Ending(EndReason.CANCELED, never)), TurnStats())
+            await self.store.end(end_turn(turn, Ending(EndReason.CANCELED, never)), TurnStats())
             raise NotFound(never)
 
     @asynccontextmanager
@@ -309,14 +316,14 @@ class Agent:
         try:
             yield
         except BaseException as error:
-            left = changed(turn, waits=error.waits) if isinstance(error, Suspended) else turn
+            left = replace(turn, waits=error.waits) if isinstance(error, Suspended) else turn
             with suppress(StoreError):  # one that has ended or was taken over is free; the store tries the rest again
                 await asyncio.shield(self.store.release(left))
             raise
 
     def _with_current_policy(self, turn: Turn) -> Turn:
         """The turn with its own grant, less all that this agent's grant does not allow any more."""
-        return turn if turn.grant == self.grant else changed(turn, grant=resumed(turn.grant, self.grant))
+        return turn if turn.grant == self.grant else replace(turn, grant=grant_of_resumed(turn.grant, self.grant))
 
     async def _concluded(
         self, turn: Turn, call: ToolCall, on_event: Emit | None, reserve: Reservation | None = None
@@ -328,7 +335,7 @@ class Agent:
         try:
             result = await self.runtime.execute(call, turn, emit, reserve)
         except asyncio.CancelledError as canceled:
-            given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
+            given_up = end_turn(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
             self.runtime.events.interrupt(given_up, canceled)
             raise
@@ -339,7 +346,7 @@ class Agent:
         except BaseException as error:
             self.runtime.events.interrupt(turn, error)
             raise
-        done = stopped(turn, Ending(EndReason.CALL_FAILED if result.is_failure else EndReason.DELIVERED, result.text))
+        done = end_turn(turn, Ending(EndReason.CALL_FAILED if result.is_failure else EndReason.DELIVERED, result.text))
         took_ms = result.elapsed_ms + result.queued_ms
         stats = TurnStats(
             calls=1, failed_calls=int(result.is_failure), duration_ms=result.elapsed_ms, wall_s=took_ms / 1000
@@ -380,7 +387,7 @@ class Agent:
         """Raise `BudgetSpent` when nothing is left of the day for a turn on record."""
         if (allowance := self._allowance(kept.opening)) is not None:
             used = turn_loop.fold(kept, self.runtime).used()
-            await allowance.require(changed(used, calls=kept.calls, wall_s=kept.ran_s))
+            await allowance.require(replace(used, calls=kept.calls, wall_s=kept.ran_s))
 
     def _runner(self, own: Emit | None, turn: Turn) -> "turn_loop.Runner":
         events = self.runtime.events
@@ -409,7 +416,7 @@ class Agent:
         if window is None:
             return
         history = await self.store.thread(thread)
-        sent = told((*history, UserMessage(question)))[:-1]
+        sent = messages_to_send((*history, UserMessage(question)))[:-1]
         count = outgrown(sent, window, self.limits.compact_at)
         if count:
             turn = self._new_turn(QUESTION, thread, history)
@@ -454,7 +461,7 @@ class Agent:
         stats = TurnStats(
             1, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
         )
-        await self.store.end(stopped(turn, Ending(EndReason.ANSWERED, summary.content)), stats)
+        await self.store.end(end_turn(turn, Ending(EndReason.ANSWERED, summary.content)), stats)
 
     def _new_turn(self, question: str, thread: str, history: tuple[Message, ...], *alone: ToolCall) -> Turn:
         grant = unlock(self.grant, own_words(question)) if self._tier_by_intent and not alone else self.grant
@@ -490,7 +497,7 @@ class Agent:
         history = await self.store.thread(thread) if thread else ()
         turn = self._new_turn(question, thread, history, *alone)
         if turn_id or waits:
-            turn = changed(turn, id=turn_id or turn.id, waits=waits, trace=trace or turn.trace)
+            turn = replace(turn, id=turn_id or turn.id, waits=waits, trace=trace or turn.trace)
         if self.budget is not None and (allowance := self._allowance(turn)) is not None:
             await allowance.require()
         # One that waits from the first moment on is taken up by any process, also if this one dies now.
@@ -500,14 +507,14 @@ class Agent:
 
 def _require_text(what: str, said: Any, *, may_be_empty: bool = False) -> None:
     if not isinstance(said, str):
-        raise TypeError(f"{what} must be text, not {shown(said)}")
+        raise TypeError(f"{what} must be text, not {describe_value(said)}")
     if not (may_be_empty or said.strip()):
         raise ValueError(f"{what} must not be empty")
 
 
 def _require_dict(arguments: Any) -> None:
     if not isinstance(arguments, dict):
-        raise TypeError(f"arguments must be a dict with one entry for each, not {shown(arguments)}")
+        raise TypeError(f"arguments must be a dict with one entry for each, not {describe_value(arguments)}")
 
 
 def _required_model(model: Any) -> ChatModel:
@@ -515,7 +522,7 @@ def _required_model(model: Any) -> ChatModel:
     if missing or isinstance(model, type):
         what = "a class and not one of its objects" if isinstance(model, type) else f"without {' and '.join(missing)}"
         raise TypeError(
-            f"Agent({shown(model)}, …): this is {what}; a model is a text such as 'ollama:qwen3' or "
+            f"Agent({describe_value(model)}, …): this is {what}; a model is a text such as 'ollama:qwen3' or "
             "'local:smollm2', or an object with a name and the async methods ask and close"
         )
     return cast("ChatModel", model)
@@ -527,7 +534,9 @@ def _listed(tools: Any) -> Sequence[Any]:
     if isinstance(tools, Tool) or callable(tools):
         return (tools,)
     if isinstance(tools, (str, bytes)) or not isinstance(tools, Iterable):
-        raise TypeError(f"Agent(tools=…) must be a list of functions and tools, or a Toolbox, not {shown(tools)}")
+        raise TypeError(
+            f"Agent(tools=…) must be a list of functions and tools, or a Toolbox, not {describe_value(tools)}"
+        )
     return tuple(tools)
 
 
@@ -539,7 +548,9 @@ def _required_store(store: Any) -> Store:
     if isinstance(store, Coroutine):
         store.close()
         raise TypeError("Agent(store=…) was given a coroutine; await it: store=await SqliteStore.at(…)")
-    raise TypeError(f"Agent(store=…) must be a store such as await SqliteStore.at('folder'), not {shown(store)}")
+    raise TypeError(
+        f"Agent(store=…) must be a store such as await SqliteStore.at('folder'), not {describe_value(store)}"
+    )
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:

@@ -159,8 +159,8 @@ def test_a_module_of_tools_that_cannot_be_imported_is_named(stage: Stage) -> Non
 
 ODD = """
 from toolwire import Tool
-from toolwire.protocol.values import changed
-odd = changed(Tool("odd", "Odd."), description=5)
+from toolwire.protocol.values import replace
+odd = replace(Tool("odd", "Odd."), description=5)
 """
 
 

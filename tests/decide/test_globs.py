@@ -5,7 +5,7 @@ import pytest
 from toolwire import Grant, Tier, Tool
 from toolwire.decide.fit import RuleMatch
 from toolwire.decide.globs import ANY, ONE, STAR, fits, overlap
-from toolwire.decide.matching import meant, normal
+from toolwire.decide.matching import match_rule, normal
 from toolwire.decide.paths import may_hold, rule_forms, spellings, whole_spellings
 from toolwire.decide.shell import LONGEST, read_shell
 from toolwire.decide.shell_words import is_wrapper
@@ -121,4 +121,4 @@ IN_W = Grant(Tier.RUN, roots=("/w",))
 def test_a_rule_about_a_path_means_tools_that_name_files_in_their_own_way(
     rule: str, tool: Tool, arguments: dict[str, object], fit: RuleMatch
 ) -> None:
-    assert meant(Rule.parse(rule), tool, arguments, None, IN_W) is fit
+    assert match_rule(Rule.parse(rule), tool, arguments, None, IN_W) is fit

@@ -6,7 +6,7 @@ import pytest
 
 from toolwire import Tool
 from toolwire.decide.matching import begins
-from toolwire.decide.patterns import LONGEST_PATTERN, offered_pattern, pattern_rule, pattern_scope, standing_yes
+from toolwire.decide.patterns import LONGEST_PATTERN, matching_approval, offered_pattern, pattern_rule, pattern_scope
 from toolwire.decide.shell import read_shell
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 
@@ -40,7 +40,7 @@ def approved(text: str, pattern: str, **more: Any) -> ApprovalCard:
 
 
 def covers(text: str, pattern: str, later: str, **more: Any) -> bool:
-    return standing_yes([approved(text, pattern)], BASH, {"command": later, **more}, "p") is not None
+    return matching_approval([approved(text, pattern)], BASH, {"command": later, **more}, "p") is not None
 
 
 @pytest.mark.parametrize("text", OFFERED)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.decide.pinned import offered_words, pinned
+from toolwire.decide.pinned import names_program, offered_words
 from toolwire.decide.shell import UNKNOWN
 
 PINNED = [("git commit -m a", 2), ("touch a", 1), ("make test", 2), ("npx x", 2), ("uv run pytest -q", 3),
@@ -20,12 +20,12 @@ OFFERED = {
 
 @pytest.mark.parametrize(("text", "named"), PINNED)
 def test_these_words_say_what_is_run(text: str, named: int) -> None:
-    assert pinned(tuple(text.split(" ")), named) is True
+    assert names_program(tuple(text.split(" ")), named) is True
 
 
 @pytest.mark.parametrize(("text", "named"), OPEN)
 def test_after_these_words_anything_could_be_run(text: str, named: int) -> None:
-    assert pinned(tuple(text.split(" ")), named) is False
+    assert names_program(tuple(text.split(" ")), named) is False
 
 
 @pytest.mark.parametrize("text", OFFERED)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolwire import Effect, Grant, Tier, Tool, Toolbox, ToolCall
 from toolwire.decide.ladder import Case, decide, explain
-from toolwire.decide.policy import narrowed, ruling
+from toolwire.decide.policy import narrow_grant, ruling
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.toolbox.registry import ToolDependencies, tools_of
@@ -213,7 +213,7 @@ def test_an_explanation_names_the_rule_that_won() -> None:
 def test_a_host_that_either_grant_closes_stays_closed_for_a_sub_agent() -> None:
     one = replace(FREE, network=("*.example.org", "!bank.example.org", "a.net"))
     other = replace(FREE, network=("*.example.org", "!mail.example.org", "b.net"))
-    assert narrowed(one, other).network == ("*.example.org", "!bank.example.org", "!mail.example.org")
+    assert narrow_grant(one, other).network == ("*.example.org", "!bank.example.org", "!mail.example.org")
 
 
 NAMES = st.sampled_from(["bash", "write", "look"])
@@ -252,7 +252,7 @@ def strictness(name: str, arguments: dict[str, Any], grant: Grant) -> int:
 def test_a_sub_agent_may_never_do_more_than_either_grant(
     name: str, arguments: dict[str, Any], one: Grant, other: Grant
 ) -> None:
-    both = strictness(name, arguments, narrowed(one, other))
+    both = strictness(name, arguments, narrow_grant(one, other))
     assert both >= strictness(name, arguments, one)
     assert both >= strictness(name, arguments, other)
 

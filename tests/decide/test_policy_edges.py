@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolwire import Effect, Grant, Tier, Tool, tool
-from toolwire.decide.policy import narrowed, resumed, ruling
+from toolwire.decide.policy import grant_of_resumed, narrow_grant, ruling
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 
 
@@ -46,13 +46,13 @@ def grant(*rules: str, **more: Any) -> Grant:
 def test_two_grants_share_the_folders_that_lie_in_both(
     some: tuple[str, ...], others: tuple[str, ...], shared: tuple[str, ...]
 ) -> None:
-    assert narrowed(Grant(roots=some), Grant(roots=others)).roots == shared
+    assert narrow_grant(Grant(roots=some), Grant(roots=others)).roots == shared
 
 
 def test_two_grants_share_the_lower_tier_the_fewer_calls_and_the_permissions_of_both() -> None:
     one = Grant(tier=Tier.RUN, permissions=frozenset({"a", "b"}), max_calls=9, autonomy=Autonomy.FULL)
     other = Grant(tier=Tier.WALK, permissions=frozenset({"b", "c"}), max_calls=5, autonomy=Autonomy.READONLY)
-    for shared in (narrowed(one, other), narrowed(other, one)):
+    for shared in (narrow_grant(one, other), narrow_grant(other, one)):
         assert (shared.tier, shared.permissions, shared.max_calls, shared.autonomy) == (
             Tier.WALK,
             frozenset({"b"}),
@@ -63,7 +63,7 @@ def test_two_grants_share_the_lower_tier_the_fewer_calls_and_the_permissions_of_
 
 def test_a_resumed_turn_keeps_a_folder_whole_or_not_at_all() -> None:
     own = Grant(roots=("/a/b", "/c", "/d"))
-    assert resumed(own, Grant(roots=("/a", "/c/inner", "/d"))).roots == ("/a/b", "/d")
+    assert grant_of_resumed(own, Grant(roots=("/a", "/c/inner", "/d"))).roots == ("/a/b", "/d")
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,20 @@ def test_a_resumed_turn_keeps_a_folder_whole_or_not_at_all() -> None:
     [({"*"}, {"a"}, {"a"}), ({"a", "b"}, {"*"}, {"a", "b"}), ({"a", "b"}, {"b", "c"}, {"b"}), ({"a"}, {"b"}, set())],
 )
 def test_two_grants_share_what_both_have_confirmed(some: set[str], others: set[str], shared: set[str]) -> None:
-    assert narrowed(Grant(confirmed=frozenset(some)), Grant(confirmed=frozenset(others))).confirmed == shared
+    assert narrow_grant(Grant(confirmed=frozenset(some)), Grant(confirmed=frozenset(others))).confirmed == shared
 
 
 def test_of_two_grants_the_wary_one_counts_and_a_rule_that_allows_must_be_in_both() -> None:
-    assert [narrowed(Grant(wary=one), Grant(wary=other)).wary for one in (True, False) for other in (True, False)] == [
+    assert [
+        narrow_grant(Grant(wary=one), Grant(wary=other)).wary for one in (True, False) for other in (True, False)
+    ] == [
         True,
         True,
         True,
         False,
     ]
     one, other = grant("allow act", "deny read"), grant("allow act", "allow write")
-    assert set(map(str, narrowed(one, other).rules)) == {"allow act", "deny read"}
+    assert set(map(str, narrow_grant(one, other).rules)) == {"allow act", "deny read"}
 
 
 def test_what_a_tool_asks_about_itself_is_asked_whatever_is_confirmed() -> None:

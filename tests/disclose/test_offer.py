@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.disclose.intent import propose_tier, unlock
-from toolwire.disclose.offer import offered
+from toolwire.disclose.offer import visible_tools
 from toolwire.protocol.tools import Grant, Tier, Tool
 
 LOOK = Tool("look", "look", tier=Tier.CRAWL)
@@ -26,7 +26,7 @@ ON_PI = Tool("gpio", "gpio", tier=Tier.CRAWL, platforms=frozenset({"raspberrypi"
     ],
 )
 def test_a_grant_sees_the_tools_it_covers_in_their_own_order(grant: Grant, names: list[str]) -> None:
-    assert [tool.name for tool in offered((LOOK, WORK, CHANGE, ON_PI), grant)] == names
+    assert [tool.name for tool in visible_tools((LOOK, WORK, CHANGE, ON_PI), grant)] == names
 
 
 @pytest.mark.feature("F111")

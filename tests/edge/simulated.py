@@ -17,7 +17,7 @@ from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.protocol.calls import Allowed, ToolCall
 from toolwire.protocol.context import Context
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import read_info, write_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, decode_command
 from toolwire.wire.mqtt.refusals import RefusedMessage
@@ -179,7 +179,7 @@ class SimulatedDevice:
             )  # fmt: skip
             self._spawn(self._quietly(said))
 
-        context = changed(Context.of(info), report=report, write=write)
+        context = replace(Context.of(info), report=report, write=write)
         try:
             result = await self._executor.execute(allowed, context)
             await asyncio.sleep(0)

@@ -34,7 +34,7 @@ from toolwire.errors import StoreUnavailable
 from toolwire.protocol.context import CallInfo
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Edge, Effect
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.testing import call
 from toolwire.wire.mqtt.chunks import Chunk, ChunkJoiner, read_chunk, split_message
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand
@@ -184,7 +184,7 @@ async def test_a_cancel_after_the_end_hides_no_report_and_a_lost_call_is_said(
         with journal:
             journal.execute("UPDATE calls SET body = NULL, state = 'started'")
         journal.close()
-        again = await orchestrator.ask(changed(command, request_id="again"))
+        again = await orchestrator.ask(replace(command, request_id="again"))
         assert again.body["outcome"]["error"]["code"] == "outcome_unknown"
 
     assert device.effects == ["a"]

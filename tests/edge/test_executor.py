@@ -26,7 +26,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.events import CallProgress, Event, OutputDelta
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Effect, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import ScriptedModel, call
@@ -236,7 +236,7 @@ async def test_a_call_that_waited_in_vain_is_never_sent(here: Place) -> None:
 async def test_a_call_whose_report_never_comes_ends_all_the_same_and_the_report_is_on_record(
     here: Place, name: str, code: Code
 ) -> None:
-    peek = changed(gpio_write, name="peek", effect=Effect.PURE)
+    peek = replace(gpio_write, name="peek", effect=Effect.PURE)
     async with here.device("shed", (gpio_write, peek)) as shed, here.hub() as one:
         shed.mute = True
         result = await one.call(name, pin=1, value=1)
@@ -279,8 +279,8 @@ async def test_a_report_that_comes_five_times_counts_once(place: Place) -> None:
 
 
 WRONG = {
-    "stale_epoch": lambda report: changed(report, epoch=report.epoch + 1),
-    "digest_mismatch": lambda report: changed(report, digest="0" * 64),
+    "stale_epoch": lambda report: replace(report, epoch=report.epoch + 1),
+    "digest_mismatch": lambda report: replace(report, digest="0" * 64),
 }
 
 
@@ -302,7 +302,7 @@ async def test_T195_a_device_cannot_report_the_call_of_another(here: Place) -> N
         running = asyncio.create_task(one.call("gpio_write", pin=1, value=1))
         await until(lambda: shed.commands)
         forged = report_to(shed.commands[0], {"status": "success", "result": "stolen"}, 0.0)
-        await thief.say(changed(forged, agent_id="thief"))
+        await thief.say(replace(forged, agent_id="thief"))
         result = await running
         await eventually(lambda: one.events("report_refused"))
         refused = await one.events("report_refused")

@@ -41,9 +41,9 @@ _numbers = itertools.count(1)
 
 SERVED = """
 from tests.execute.served_tools import TOOLS, echo
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
-TOOLS = [*(one for one in TOOLS if one is not echo), changed(echo, name="say_back")]
+TOOLS = [*(one for one in TOOLS if one is not echo), replace(echo, name="say_back")]
 """
 """An echo is among the tools that every device has."""
 

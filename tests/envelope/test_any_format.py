@@ -13,7 +13,7 @@ from toolwire.deliver.envelope import Envelope, read
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.testing import ScriptedModel
 from toolwire.wire.encode.request import Dialect, encode_request
 from toolwire.wire.formats.registry import DIALECTS
@@ -93,7 +93,7 @@ async def test_a_call_read_from_any_format_is_answered_with_the_same_envelope(sh
 async def test_every_dialect_hands_the_envelope_to_its_model_unharmed(shell: Tool, dialect: Dialect) -> None:
     call = ToolCall("shell", {"command": "grep needle"}, id="call_1")
     async with Agent(ScriptedModel(), [shell]) as agent:
-        result = changed(await agent.call(call.name, dict(call.arguments)), call_id=call.id)
+        result = replace(await agent.call(call.name, dict(call.arguments)), call_id=call.id)
     request = Request((UserMessage("Where?"), Reply("", calls=(call,)), ResultsMessage((result,))), (shell,))
 
     body = encode_request(dialect, request, dialect.frame(request, "m"))

@@ -24,7 +24,7 @@ from toolwire.protocol.context import CallInfo, Context, Recorder, Trial
 from toolwire.protocol.events import CallFinished, CallProgress, Event, OutputDelta
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import BusService, Edge, Grant, McpServer, Service, Target, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parent.parent.parent
@@ -374,8 +374,8 @@ async def test_a_service_that_dies_over_a_call_is_a_result(tmp_path: Path, name:
 async def test_a_call_of_another_version_or_tool_is_not_started(tmp_path: Path) -> None:
     async with serving(address := str(tmp_path / "s")):
         tools = await tools_of(address)
-        old = changed(tools[0], version="0")
-        missing = changed(tools[0], name="missing")
+        old = replace(tools[0], version="0")
+        missing = replace(tools[0], name="missing")
         bench = Bench(ServiceExecutor(), (old, missing))
         results = [await bench.run("echo", value=1), await bench.run("missing", value=1)]
 
@@ -395,7 +395,7 @@ async def test_a_call_of_another_version_or_tool_is_not_started(tmp_path: Path) 
     ],
 )
 async def test_a_target_without_an_executor_is_a_result(target: Target | None, kind: str) -> None:
-    tool = changed(served_tools.echo, target=target)
+    tool = replace(served_tools.echo, target=target)
     agent = Agent(ScriptedModel(), [tool], executor=Router(InProcessExecutor()))
 
     result = await agent.call("echo", {"value": 1})
@@ -426,7 +426,7 @@ async def test_a_call_goes_to_the_executor_of_its_target(target: Target, name: s
     service, edge, mcp, bus = Named("service"), Named("edge"), Named("mcp"), Named("bus")
     router = Router(InProcessExecutor(), service=service, edge=edge, mcp=mcp, bus=bus)
 
-    result = await Bench(router, (changed(served_tools.echo, target=target),)).run("echo", value=1)
+    result = await Bench(router, (replace(served_tools.echo, target=target),)).run("echo", value=1)
     await router.close()
 
     assert result.name == name
@@ -438,7 +438,7 @@ async def test_a_tool_that_has_travelled_is_offered_and_judged_like_the_one_that
         travelled = await tools_of(address)
 
     for far, near in zip(travelled, served_tools.TOOLS, strict=True):
-        assert changed(far, target=None) == changed(near, target=None)
+        assert replace(far, target=None) == replace(near, target=None)
         assert far.target == Service(address)
     box: Callable[..., Any] = Toolbox.of(*travelled).get
     assert box("echo") == travelled[0]

@@ -23,7 +23,7 @@ from toolwire.protocol.calls import Allowed, ToolCall
 from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Service, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import MOST_BYTES, PROTOCOL, write_allowed, write_hello
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -57,7 +57,7 @@ async def run(address: str, one: Tool, executor: ServiceExecutor | None = None) 
     begun: list[str] = []
     executor = executor or ServiceExecutor()
     context = Context("call_1", "turn_1", begins=lambda turn, call: begun.append(call))
-    allowed = Allowed(ToolCall(one.name, {}, "call_1"), changed(one, target=Service(address)), {}, 0.3)
+    allowed = Allowed(ToolCall(one.name, {}, "call_1"), replace(one, target=Service(address)), {}, 0.3)
     try:
         return await executor.execute(allowed, context), begun
     finally:
@@ -146,7 +146,7 @@ async def test_a_service_that_does_not_answer_a_call_is_a_timeout(tmp_path: Path
 
     address = str(tmp_path / "s")
     executor = ServiceExecutor(margin_s=0.1)
-    one = changed(served_tools.wait, target=Service(address))
+    one = replace(served_tools.wait, target=Service(address))
     async with await asyncio.start_unix_server(wait, address):
         allowed = Allowed(ToolCall("wait", {}, "call_1"), one, {}, 0.1)
         result = await executor.execute(allowed, Context("call_1", "turn_1"))

@@ -13,7 +13,7 @@ import pytest
 
 from tests.egress.network import Answering, Heard, Server, connector, saying, serving
 from toolwire import Agent, Approval, Grant, MemoryStore, Tier, tool
-from toolwire.deliver.questions import announced
+from toolwire.deliver.questions import announcement_json
 from toolwire.errors import SettingsError, Suspended
 from toolwire.execute.egress.web import Web
 from toolwire.execute.webhook import MOST_AT_ONCE, WAITS_S, Webhook
@@ -108,7 +108,7 @@ async def test_the_announcement_is_signed_and_holds_arguments_only_where_that_wa
         with pytest.raises(Suspended) as waits:
             await agent(
                 call("unlock", door=7),
-                tell=lambda card: sent.send(card.id, to_json(announced(card, arguments=arguments))),
+                tell=lambda card: sent.send(card.id, to_json(announcement_json(card, arguments=arguments))),
             ).ask("Open 7")
 
     [heard] = server.heard

@@ -27,7 +27,7 @@ from toolwire.fleet.worker import ToolWorker
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import BusService, Effect, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
@@ -99,7 +99,7 @@ class Fleet:
 
     def far(self, one: Tool, **target: Any) -> Tool:
         """The tool as those know it who call it over the bus."""
-        return changed(one, target=BusService(SUBJECT.replace("notes", self.target), **target))
+        return replace(one, target=BusService(SUBJECT.replace("notes", self.target), **target))
 
     # Processes
 

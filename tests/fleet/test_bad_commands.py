@@ -12,7 +12,7 @@ from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.testing import call
 
 Break = Callable[[BusMessage], BusMessage]
@@ -25,13 +25,13 @@ def says(**fields: Any) -> Break:
         payload = {name: value for name, value in {**json.loads(message.data), **fields}.items() if value is not None}
         names = {"turn_epoch": "CG-Turn-Epoch", "agent_turn_id": "CG-Turn-Id", "tool_call_id": "CG-Tool-Call-Id"}
         headers = dict(message.headers) | {names[name]: str(value) for name, value in fields.items() if name in names}
-        return changed(message, data=json.dumps(payload).encode(), headers=headers)
+        return replace(message, data=json.dumps(payload).encode(), headers=headers)
 
     return change
 
 
 def data(raw: bytes) -> Break:
-    return lambda message: changed(message, data=raw, headers={})
+    return lambda message: replace(message, data=raw, headers={})
 
 
 STRANGE = {
@@ -108,7 +108,7 @@ async def test_T62_a_card_of_another_project_is_not_found_over_the_bus(fleet: Fl
     turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
     message = await command(fleet, store, turn_id)
     mine, theirs = fleet.project, f"{fleet.project}-rival"
-    stolen = changed(
+    stolen = replace(
         message,
         subject=message.subject.replace(f".{mine}.", f".{theirs}."),
         data=message.data.replace(f'"{mine}"'.encode(), f'"{theirs}"'.encode()),

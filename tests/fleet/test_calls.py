@@ -18,7 +18,7 @@ from toolwire.protocol.events import CallProgress
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.subjects import Subject
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.testing import call
 
@@ -147,7 +147,7 @@ async def test_a_call_that_no_worker_takes_in_time_says_so_and_costs_nothing(fle
 
 async def test_a_worker_without_the_tool_or_with_another_version_says_so(fleet: Fleet) -> None:
     store, note = await fleet.store(), fleet.tool()
-    await fleet.worker([changed(note, version="9")])
+    await fleet.worker([replace(note, version="9")])
     await fleet.relay()
     turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
 

@@ -13,7 +13,7 @@ from toolwire.hub.canceling import LOOK_AGAIN_S, cancel_turn
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.turns import EndReason
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
@@ -111,7 +111,7 @@ async def test_a_canceled_turn_ends_though_its_worker_died(fleet: Fleet) -> None
 async def test_a_command_and_its_card_name_the_step_of_the_turn(fleet: Fleet) -> None:
     store, note = await fleet.store(), fleet.tool()
     far = fleet.far(note, fixed={"words": "{step_id}"})
-    turn_id = await fleet.sent(fleet.agent(store, [changed(far, validator=None)], call("note")))
+    turn_id = await fleet.sent(fleet.agent(store, [replace(far, validator=None)], call("note")))
     dispatch, card = await store.dispatched(
         (await fleet.card(store, turn_id)).record_id, project=fleet.project
     )  # fmt: skip

@@ -28,7 +28,7 @@ from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.subjects import Subject
 from toolwire.protocol.tools import Effect, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import call, says
@@ -352,7 +352,7 @@ async def test_a_card_that_is_read_again_after_its_claim_was_over_is_given_only_
     shop: Shop, tmp_path: Path, repeatable: bool
 ) -> None:
     if repeatable:
-        shop.tool = changed(shop.tool, effect=Effect.IDEMPOTENT)
+        shop.tool = replace(shop.tool, effect=Effect.IDEMPOTENT)
     turn_id, card = await shop.sent()
     assert (await shop.http("GET", card.record_id)).status_code == 200
     with closing(sqlite3.connect(tmp_path / "home" / "store.db")) as later, later:

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
 from tests.fleet.conftest import Fleet
@@ -17,7 +16,7 @@ from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.projects import of_project
 from toolwire.record.ready import in_turn
 from toolwire.testing import call
@@ -211,7 +210,7 @@ def forgeries(a: tuple[Dispatch, CallCard], b: tuple[Dispatch, CallCard], result
         )  # fmt: skip
         made.append(encode_command(mixed))
         made += [encode_callback(callback_of(mixed, card_id=one, status=Status.SUCCESS)) for one in result_ids]
-        made.append(wakeup_message(changed(b[1], turn_id=turn.agent_turn_id), own.channel))
+        made.append(wakeup_message(replace(b[1], turn_id=turn.agent_turn_id), own.channel))
     theirs = encode_command(commands[0])
     assert isinstance(theirs, BusMessage)
     made.append(replace(theirs, subject=str(own)))  # its body names a, its subject b
@@ -224,7 +223,7 @@ async def test_T213_no_message_of_one_project_reaches_a_call_of_another(fleet: F
     first, second = f"{fleet.project}-a", f"{fleet.project}-b"
     a, b = [await owned(fleet, store, project, near) for project in (first, second)]
     await of_project(store, first).keep_card(result_card(a[1], "result-a"))
-    await of_project(store, second).keep_card(result_card(changed(a[1], project=second), "result-b"))
+    await of_project(store, second).keep_card(result_card(replace(a[1], project=second), "result-b"))
     before = await seen_of(store, first)
     receiver = ReportReceiver(store, fleet.bus, durable=f"reports-{fleet.target}")
     fleet.spawn(receiver.run())

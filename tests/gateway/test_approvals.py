@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from toolwire import Agent, Grant, MemoryStore, Tier, tool
-from toolwire.deliver.questions import spelled
+from toolwire.deliver.questions import visible_json
 from toolwire.errors import StoreUnavailable, Suspended
 from toolwire.gateway.app import make_app
 from toolwire.gateway.approvals import ApprovalDesk
@@ -277,7 +277,7 @@ async def test_a_store_that_is_out_of_reach_is_said_to_be() -> None:
 
 
 def test_a_number_of_any_length_can_be_shown() -> None:
-    assert spelled({"n": 10**5_000}).startswith('{"n":')
+    assert visible_json({"n": 10**5_000}).startswith('{"n":')
 
 
 @pytest.mark.threat("T65")

@@ -17,7 +17,7 @@ from toolwire.gateway.apis import CHAT, MESSAGES, SPOKEN
 from toolwire.gateway.asked import ToolLists, read_asked
 from toolwire.gateway.calls import Ids, Tally
 from toolwire.gateway.faults import Fault, Rejected, error_body, of_answer, of_error_in_answer
-from toolwire.gateway.translate import AnswerHead, TranslatedStream, decoded, left_out, writer_for
+from toolwire.gateway.translate import AnswerHead, TranslatedStream, decode_chat_request, left_out, writer_for
 from toolwire.models.failures import ProviderSite
 from toolwire.models.payloads import EventData
 from toolwire.wire.encode.tool_names import NameMap
@@ -117,7 +117,7 @@ def test_a_request_with_anything_in_it_is_read_or_refused(kind: Kind) -> None:
     for _ in range(ROUNDS):
         body = json.dumps(spoiled(fine, chance)).encode()
         with contextlib.suppress(Rejected):
-            left_out(decoded(read_asked(body, kind.name, ToolLists())))
+            left_out(decode_chat_request(read_asked(body, kind.name, ToolLists())))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -17,7 +17,7 @@ from toolwire.protocol.calls import Text
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import EndReason
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call, says
 
@@ -59,7 +59,7 @@ async def test_a_turn_goes_on_with_a_result_or_ends_with_it(store: Store, after:
 @pytest.mark.feature("F028")
 @pytest.mark.parametrize("text_call", [False, True])
 async def test_the_deliverable_of_a_terminating_tool_is_on_record(store: Store, text_call: bool) -> None:
-    made = changed(call("count"), format="hermes") if text_call else call("count")
+    made = replace(call("count"), format="hermes") if text_call else call("count")
     agent = Agent(ScriptedModel(says("", made)), [counting({"total": 3}, after_execution=TERMINATE)], store=store)
     answer = await agent.ask("Count!")
 
@@ -128,7 +128,7 @@ async def test_a_terminating_tool_that_did_not_succeed_returns_to_the_model(stor
     fleet, one = Fleet(), far(after_execution=TERMINATE)
     turn_id = await sent(store, fleet, one)
     held = await claimed(store, turn_id)
-    await store.close(held, changed(ToolResult.failed(held.call, code, "no luck"), after_execution=TERMINATE), [])
+    await store.close(held, replace(ToolResult.failed(held.call, code, "no luck"), after_execution=TERMINATE), [])
     model = ScriptedModel("I could not.")
     answer = await changed_model(agent(store, fleet, one), model).resume(turn_id)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.loop.test_dispatched_calls import FAR, SOON, Fleet, agent, claimed, far, launched, sent
-from toolwire.deliver.endings import canceled
+from toolwire.deliver.endings import canceled_result
 from toolwire.errors import Fenced, Suspended
 from toolwire.hub.canceling import cancel_turn
 from toolwire.protocol.events import Event, TurnEnded
@@ -28,7 +28,7 @@ async def test_a_turn_whose_call_is_held_ends_canceled_when_its_holder_has_answe
     waits = await agent(store, fleet, one).cancel(turn_id, "Not today.")
     asked = await store.renew(held, FAR + 1)
     early = await store.ready_turns(SOON)
-    await store.close(held, canceled(held.call, begun=True) if stops else launched(held), [])
+    await store.close(held, canceled_result(held.call, begun=True) if stops else launched(held), [])
     ready = [turn.id for turn in await store.ready_turns(SOON)]
     answer = await agent(store, fleet, one).resume(turn_id, on_event=seen.append)
 
@@ -92,7 +92,7 @@ async def test_a_single_call_that_is_held_is_canceled_the_same_way(store: Store)
     turn_id = waiting.value.turn_id
     held = await claimed(store, turn_id)
     await cancel_turn(store, turn_id, 5.0)
-    await store.close(held, canceled(held.call, begun=True), [])
+    await store.close(held, canceled_result(held.call, begun=True), [])
     result = await agent(store, fleet, one).resume_call(turn_id)
 
     assert result.status is Status.CANCELED
@@ -103,7 +103,7 @@ async def test_an_ordinary_turn_that_waits_for_a_result_is_not_taken_for_cancele
     fleet, one = Fleet(), far()
     turn_id = await sent(store, fleet, one)
     held = await claimed(store, turn_id)
-    await store.close(held, canceled(held.call, begun=True), [])
+    await store.close(held, canceled_result(held.call, begun=True), [])
     answer = await agent(store, fleet, one, "It was stopped.").resume(turn_id)
 
     assert (answer.text, answer.reason) == ("It was stopped.", EndReason.ANSWERED)

@@ -8,7 +8,7 @@ import pytest
 
 from toolwire import Agent, Limits, MemoryStore, tool
 from toolwire.errors import ModelError
-from toolwire.loop.compaction import QUESTION, summary_note, told
+from toolwire.loop.compaction import QUESTION, messages_to_send, summary_note
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
@@ -161,7 +161,7 @@ async def test_a_resumed_turn_is_told_the_same(tmp_path: Path) -> None:
 def test_a_note_alone_is_no_summary() -> None:
     messages = (UserMessage("Hi"), Reply("Hello"), Note("Go on."), UserMessage("What?"))
 
-    assert told(messages) == messages
+    assert messages_to_send(messages) == messages
 
 
 def test_a_later_summary_keeps_what_an_earlier_one_left_out() -> None:
@@ -171,7 +171,7 @@ def test_a_later_summary_keeps_what_an_earlier_one_left_out() -> None:
     first = (UserMessage("1"), Reply("one"), UserMessage("2"), Reply("two"), *summary("first", 2))
     later = (*first, UserMessage("3"), Reply("three"), *summary("second", 4), UserMessage("4"))
 
-    assert told(first) == (UserMessage(QUESTION), Reply("first"), UserMessage("2"), Reply("two"))
-    assert told(later)[1:] == (
+    assert messages_to_send(first) == (UserMessage(QUESTION), Reply("first"), UserMessage("2"), Reply("two"))
+    assert messages_to_send(later)[1:] == (
         Reply("second"), UserMessage("2"), Reply("two"), UserMessage("3"), Reply("three"), UserMessage("4")
     )  # fmt: skip

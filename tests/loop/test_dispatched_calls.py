@@ -16,7 +16,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Edge, Effect, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
@@ -53,7 +53,7 @@ def far(effect: Effect = Effect.UNSAFE, **more: Any) -> Tool:
         """Launch."""
         raise AssertionError("must not run here")
 
-    return changed(launch, target=Edge("site"))
+    return replace(launch, target=Edge("site"))
 
 
 def agent(store: Store, fleet: Fleet, one: Tool, *script: Any, **more: Any) -> Agent:
@@ -176,7 +176,7 @@ async def test_a_command_of_an_older_epoch_gets_no_claim_and_the_newer_one_does(
     with pytest.raises(Suspended):
         await agent(store, fleet, one).resume(turn_id)
     [card] = await store.calls(turn_id=turn_id)
-    old, new = (changed(card, epoch=context.epoch) for _, context in fleet.sent)
+    old, new = (replace(card, epoch=context.epoch) for _, context in fleet.sent)
     with pytest.raises(Fenced, match="taken over"):
         await store.claim(old, [], owner="worker", until=FAR)
     held = await store.claim(new, [], owner="worker", until=FAR)

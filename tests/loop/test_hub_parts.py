@@ -1,7 +1,6 @@
 """The small parts of the hub by themselves: what may run again, slots, ending turns, what resuming lacks."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -19,7 +18,7 @@ from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.turns import EndReason, Limits, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForApproval, ForTurn
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
@@ -53,7 +52,7 @@ def card(effect: Effect) -> CallCard:
 def test_a_call_may_run_again_by_its_effect_or_by_the_journal_of_its_tool(
     effect: Effect, journaled: bool, may: bool, needs_approval: bool
 ) -> None:
-    allowed = Allowed(ToolCall("paint", {}, "c"), changed(paint, effect=effect, journaled=journaled), {}, 1.0)
+    allowed = Allowed(ToolCall("paint", {}, "c"), replace(paint, effect=effect, journaled=journaled), {}, 1.0)
     decision = NeedsApproval(allowed, "why", "digest") if needs_approval else allowed
 
     one = Accepted(card(effect), decision)
@@ -265,7 +264,7 @@ async def test_what_a_canceled_turn_has_used_is_in_the_metrics(store: Store, own
 
 
 def test_what_a_call_lacks_is_named() -> None:
-    far = changed(paint, tier=Tier.RUN, needs=frozenset({"brushes", "ladder"}))
+    far = replace(paint, tier=Tier.RUN, needs=frozenset({"brushes", "ladder"}))
     box, asked = Toolbox.of(far), ToolCall("paint", {}, "c")
     had = Grant(Tier.RUN, frozenset({"brushes", "ladder"}), roots=("/a", "/b"))
 
@@ -299,7 +298,7 @@ async def asked_about(store: Store, one: Tool) -> str:
 
 
 async def test_only_calls_that_people_were_asked_about_need_their_tool(store: Store) -> None:
-    one = changed(paint, requires_confirmation=True, version="2")
+    one = replace(paint, requires_confirmation=True, version="2")
     turn_id = await asked_about(store, one)
     turn = (await store.turn(turn_id)).opening
     [(card_of, approval)] = await approved_calls(store, turn_id)
@@ -309,7 +308,7 @@ async def test_only_calls_that_people_were_asked_about_need_their_tool(store: St
     with pytest.raises(CannotResume, match="there is no such tool now"):
         await require_same_tools(store, turn, Toolbox(), None)
     with pytest.raises(CannotResume, match="it has version 3 now, and the approval is for version 2"):
-        await require_same_tools(store, turn, Toolbox.of(changed(one, version="3")), None)
+        await require_same_tools(store, turn, Toolbox.of(replace(one, version="3")), None)
     with pytest.raises(CannotResume, match="there is no such tool now"):
         await require_still_granted(store, turn, Toolbox(), turn.grant)
     assert (card_of.call.name, approval.turn_id, card_of.result) == ("paint", turn_id, None)
@@ -317,16 +316,16 @@ async def test_only_calls_that_people_were_asked_about_need_their_tool(store: St
 
 
 async def test_a_call_of_a_skill_needs_the_files_that_the_approval_was_for(store: Store) -> None:
-    one = changed(paint, requires_confirmation=True, skill="decor")
+    one = replace(paint, requires_confirmation=True, skill="decor")
     turn_id = await asked_about(store, one)
     kept = (await store.turn(turn_id)).opening
     before, after = (AgentSpec(tools=ToolsSpec(skills=(SkillSpec("decor", "1", digest),))) for digest in ("old", "new"))
-    turn = changed(kept, spec=before)
+    turn = replace(kept, spec=before)
 
     await require_same_tools(store, turn, Toolbox.of(one), before)
     await require_same_tools(store, turn, Toolbox.of(one), None)
-    await require_same_tools(store, changed(kept, spec=None), Toolbox.of(one), after)
-    await require_same_tools(store, turn, Toolbox.of(changed(one, skill="")), after)
+    await require_same_tools(store, replace(kept, spec=None), Toolbox.of(one), after)
+    await require_same_tools(store, turn, Toolbox.of(replace(one, skill="")), after)
     with pytest.raises(CannotResume, match="the files of skill 'decor' have changed"):
         await require_same_tools(store, turn, Toolbox.of(one), after)
     with pytest.raises(CannotResume, match="the files of skill 'decor' have changed"):
@@ -335,7 +334,7 @@ async def test_a_call_of_a_skill_needs_the_files_that_the_approval_was_for(store
 
 async def test_an_answered_call_is_not_among_the_approved_ones() -> None:
     store = MemoryStore()
-    one = changed(paint, requires_confirmation=True)
+    one = replace(paint, requires_confirmation=True)
     turn_id = await asked_about(store, one)
     [asked] = await store.approvals()
     assert (await store.turn(turn_id)).opening.waits == (ForApproval(asked.id),)

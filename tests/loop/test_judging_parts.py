@@ -21,7 +21,7 @@ from toolwire.protocol.chat import Message, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Edge, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 SECRET_URL = "https://ann:tiger77@example.test/x"
 
@@ -48,11 +48,11 @@ TURN = Turn(
 def tainted() -> Turn:
     read = ToolResult("r", "web", Status.SUCCESS, (Text("page"),), untrusted=True, origins=("https://page.test",))
     messages: tuple[Message, ...] = (UserMessage("Read"), ResultsMessage((read,)))
-    return changed(TURN, messages=messages, tainted=True)
+    return replace(TURN, messages=messages, tainted=True)
 
 
 def test_only_a_call_that_is_alone_and_runs_here_is_opened_as_claimed() -> None:
-    far = changed(fetch, target=Edge("shed"))
+    far = replace(fetch, target=Edge("shed"))
     [alone] = judge(services(), TURN, [asked()], None)
     pair = judge(services(), TURN, [asked(), asked(call_id="d")], None)
     [elsewhere] = judge(services(far), TURN, [asked()], None)
@@ -87,9 +87,9 @@ def test_the_log_tells_each_decision_apart() -> None:
     request = NeedsApproval(one.decision, "why", "digest")
     denied = Denied(asked(), Code.NOT_FOUND, "gone", "exists")
     rows = [
-        decision_row(changed(one, decision=decision))
+        decision_row(replace(one, decision=decision))
         for decision in (
-            one.decision, changed(request, tries=True), request, denied, changed(denied, left_out=2),
+            one.decision, replace(request, tries=True), request, denied, replace(denied, left_out=2),
         )
     ]  # fmt: skip
 
@@ -106,12 +106,12 @@ def test_a_call_that_the_day_has_no_room_for_is_refused() -> None:
     [one] = judge(services(), TURN, [asked()], None)
     spent = ToolResult.failed(asked(), Code.PERMISSION_DENIED, "The day is over.")
     done = ToolResult("c", "fetch", Status.SUCCESS)
-    refused = as_kept(one, changed(one.card, result=spent))
+    refused = as_kept(one, replace(one.card, result=spent))
 
     assert as_kept(one, one.card) is one
-    assert as_kept(one, changed(one.card, result=done)) is one, "it has a result and no refusal"
-    answered = Accepted(changed(one.card, result=spent), one.decision)
-    assert as_kept(answered, changed(one.card, result=spent)) is answered, "it was refused for itself"
+    assert as_kept(one, replace(one.card, result=done)) is one, "it has a result and no refusal"
+    answered = Accepted(replace(one.card, result=spent), one.decision)
+    assert as_kept(answered, replace(one.card, result=spent)) is answered, "it was refused for itself"
     assert isinstance(refused.decision, Denied)
     assert (refused.decision.message, refused.decision.rule, refused.card.result) == (
         "The day is over.",

@@ -6,7 +6,16 @@ import pytest
 
 from toolwire import Code, Delivery, Limits, Problem, Reply, Status, Text, ToolCall, ToolResult, Turn, Usage
 from toolwire.loop.limits import WARNING
-from toolwire.loop.step import AskModel, Finished, RunCalls, answered, asked, minted, next_step, replied
+from toolwire.loop.step import (
+    AskModel,
+    Finished,
+    RunCalls,
+    append_reply,
+    append_results,
+    next_step,
+    with_last_request,
+    with_own_ids,
+)
 from toolwire.protocol.chat import Message, Note, UserMessage
 from toolwire.protocol.turns import EndReason
 
@@ -28,21 +37,21 @@ def results(turn: Turn, *, ok: bool = True, text: str = "fine") -> list[ToolResu
 
 
 def stepped(turn: Turn, reply: Reply, *, ok: bool = True, text: str = "fine") -> Turn:
-    turn = replied(asked(turn), minted(turn, reply))
-    return answered(turn, results(turn, ok=ok, text=text), [(call.name, text) for call in turn.pending])
+    turn = append_reply(with_last_request(turn), with_own_ids(turn, reply))
+    return append_results(turn, results(turn, ok=ok, text=text), [(call.name, text) for call in turn.pending])
 
 
 @pytest.mark.feature("F032", "F036", "F038")
 def test_a_turn_goes_from_question_over_calls_to_an_answer() -> None:
     turn = begun()
     assert next_step(turn, NOW) == AskModel()
-    turn = replied(turn, minted(turn, wants("read", "grep")))
+    turn = append_reply(turn, with_own_ids(turn, wants("read", "grep")))
     step = next_step(turn, NOW)
     assert isinstance(step, RunCalls)
     assert [call.name for call in step.calls] == ["read", "grep"]
-    turn = answered(turn, results(turn), [("read", "1"), ("grep", "2")])
+    turn = append_results(turn, results(turn), [("read", "1"), ("grep", "2")])
     assert next_step(turn, NOW) == AskModel()
-    turn = replied(turn, Reply(" It is done. "))
+    turn = append_reply(turn, Reply(" It is done. "))
     step = next_step(turn, NOW)
     assert isinstance(step, Finished)
     assert (step.ending.reason, step.ending.answer) == (EndReason.ANSWERED, "It is done.")
@@ -52,12 +61,12 @@ def test_a_turn_goes_from_question_over_calls_to_an_answer() -> None:
 @pytest.mark.feature("F009", "F011")
 def test_ids_are_minted_by_turn_step_and_place_and_aliases_are_kept() -> None:
     turn = begun()
-    first = minted(turn, wants("read", "read"))
-    second = minted(replied(turn, first), wants("read"))
+    first = with_own_ids(turn, wants("read", "read"))
+    second = with_own_ids(append_reply(turn, first), wants("read"))
     ids = [call.id for call in (*first.calls, *second.calls)]
     assert len(set(ids)) == 3
     assert [call.alias for call in first.calls] == ["call_1", "call_1"]
-    assert ids == [call.id for call in (*minted(turn, first).calls, *second.calls)]
+    assert ids == [call.id for call in (*with_own_ids(turn, first).calls, *second.calls)]
 
 
 @pytest.mark.threat("T14")
@@ -69,10 +78,10 @@ def test_the_last_step_offers_no_tools_and_asks_for_the_answer() -> None:
     assert next_step(turn, NOW) == AskModel()
     turn = stepped(turn, wants("b"), text="2")
     assert next_step(turn, NOW) == AskModel(EndReason.ITERATION_LIMIT)
-    turn = asked(turn)
+    turn = with_last_request(turn)
     assert isinstance(turn.messages[-1], Note)
     assert "Answer the user now" in turn.messages[-1].text
-    turn = replied(turn, Reply("what I know", calls=(ToolCall("c", {}),)))
+    turn = append_reply(turn, Reply("what I know", calls=(ToolCall("c", {}),)))
     assert turn.ending is not None
     assert (turn.ending.reason, turn.ending.answer) == (EndReason.ITERATION_LIMIT, "what I know")
     assert turn.pending == ()
@@ -127,7 +136,7 @@ def test_the_same_call_with_new_results_is_progress() -> None:
 @pytest.mark.feature("F041")
 def test_a_token_budget_ends_the_turn_with_the_last_words() -> None:
     turn = begun(tokens=100)
-    turn = replied(turn, minted(turn, replace(wants("a"), content="Let me look.", usage=Usage(90, 20))))
+    turn = append_reply(turn, with_own_ids(turn, replace(wants("a"), content="Let me look.", usage=Usage(90, 20))))
     step = next_step(turn, NOW)
     assert isinstance(step, Finished)
     assert (step.ending.reason, step.ending.answer) == (EndReason.TOKEN_BUDGET, "Let me look.")
@@ -145,7 +154,7 @@ def test_a_deadline_ends_the_turn_and_time_spent_on_approvals_does_not_count() -
 
 @pytest.mark.feature("F146")
 def test_without_tools_one_reply_is_the_answer() -> None:
-    turn = replied(begun(tools_enabled=False), Reply("plain", calls=(ToolCall("x", {}),)))
+    turn = append_reply(begun(tools_enabled=False), Reply("plain", calls=(ToolCall("x", {}),)))
     assert turn.ending is not None
     assert (turn.ending.reason, turn.ending.answer) == (EndReason.ANSWERED, "plain")
 
@@ -159,22 +168,22 @@ def test_without_tools_one_reply_is_the_answer() -> None:
     ],
 )
 def test_a_reply_that_is_neither_answer_nor_call_is_sent_back_with_a_word(reply: Reply, word: str) -> None:
-    turn = replied(begun(), reply)
+    turn = append_reply(begun(), reply)
     note = turn.messages[-1]
     assert isinstance(note, Note)
     assert word in note.text
     assert next_step(turn, NOW) == AskModel()
     for _ in range(2):
-        turn = replied(turn, reply)
+        turn = append_reply(turn, reply)
     assert next_step(turn, NOW) == AskModel(EndReason.FAILURE_LIMIT)
 
 
 @pytest.mark.requirement("loop.text-kept")
 def test_a_repaired_reply_is_an_answer_and_text_beside_calls_stays_in_the_conversation() -> None:
-    done = replied(begun(), Reply("42", problems=(Problem("repaired", "a comma"),)))
+    done = append_reply(begun(), Reply("42", problems=(Problem("repaired", "a comma"),)))
     assert done.ending is not None
     turn = begun()
-    turn = replied(turn, minted(turn, replace(wants("a"), content="First I look.")))
+    turn = append_reply(turn, with_own_ids(turn, replace(wants("a"), content="First I look.")))
     said: list[Message] = [message for message in turn.messages if isinstance(message, Reply)]
     assert isinstance(said[0], Reply)
     assert said[0].content == "First I look."
@@ -183,12 +192,12 @@ def test_a_repaired_reply_is_an_answer_and_text_beside_calls_stays_in_the_conver
 @pytest.mark.requirement("loop.errors-return")
 def test_results_for_the_user_end_the_turn_unless_one_of_them_failed() -> None:
     turn = begun()
-    turn = replied(turn, minted(turn, wants("a", "b")))
+    turn = append_reply(turn, with_own_ids(turn, wants("a", "b")))
     good = [replace(result, delivery=Delivery.USER.value) for result in results(turn, text="hello")]
-    done = answered(turn, good, [])
+    done = append_results(turn, good, [])
     assert done.ending is not None
     assert (done.ending.reason, done.ending.answer) == (EndReason.DELIVERED, "hello\nhello")
-    bad = answered(turn, [good[0], *results(turn, ok=False)[1:]], [])
+    bad = append_results(turn, [good[0], *results(turn, ok=False)[1:]], [])
     assert bad.ending is None
     assert next_step(bad, NOW) == AskModel()
 

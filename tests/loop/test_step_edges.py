@@ -8,13 +8,13 @@ from tests.loop.test_step import NOW, begun, results, stepped, wants
 from toolwire import Code, Delivery, Problem, Reply, Status, Text, ToolCall, ToolResult, Turn
 from toolwire.loop.step import (
     Finished,
-    answered,
+    append_reply,
+    append_results,
     calls_of,
     last_words,
-    minted,
     next_step,
-    replied,
     was_tainted,
+    with_own_ids,
     within_step,
 )
 from toolwire.protocol.chat import Note, ResultsMessage, UserMessage
@@ -53,15 +53,17 @@ def test_problems_and_carried_items_of_calls_that_are_left_out_go_with_them() ->
 
 def test_ids_tell_the_turn_the_step_and_the_place() -> None:
     turn = begun()
-    first = minted(turn, wants("read", "read"))
+    first = with_own_ids(turn, wants("read", "read"))
     assert [call.id for call in first.calls] == ["call_000000000001_1_1", "call_000000000001_1_2"]
-    assert [call.id for call in minted(replied(turn, first), wants("read")).calls] == ["call_000000000001_2_1"]
+    assert [call.id for call in with_own_ids(append_reply(turn, first), wants("read")).calls] == [
+        "call_000000000001_2_1"
+    ]
     silent = Reply("Done.")
-    assert minted(turn, silent) is silent
+    assert with_own_ids(turn, silent) is silent
 
 
 def test_calls_in_a_closing_reply_are_dropped_and_its_words_kept() -> None:
-    turn = replied(begun(tools_enabled=False), Reply("Done.", calls=(ToolCall("read", {}),)))
+    turn = append_reply(begun(tools_enabled=False), Reply("Done.", calls=(ToolCall("read", {}),)))
     said = turn.messages[-1]
     assert isinstance(said, Reply)
     assert (said.content, said.calls) == ("Done.", ())
@@ -105,49 +107,49 @@ def test_the_calls_of_a_conversation_are_those_of_its_replies() -> None:
     ],
 )
 def test_the_word_that_is_sent_back_says_what_was_wrong_and_what_to_do(reply: Reply, told: str) -> None:
-    turn = replied(begun(), reply)
+    turn = append_reply(begun(), reply)
     note = turn.messages[-1]
     assert isinstance(note, Note)
     assert note.text.startswith(told)
 
 
 def test_what_others_wrote_makes_the_turn_wary_and_it_stays_so() -> None:
-    turn = replied(begun(), minted(begun(), wants("read")))
+    turn = append_reply(begun(), with_own_ids(begun(), wants("read")))
     foreign = [ToolResult(call.id, call.name, Status.SUCCESS, (Text("x"),), untrusted=True) for call in turn.pending]
-    wary = answered(turn, foreign, [("read", "x")])
+    wary = append_results(turn, foreign, [("read", "x")])
     assert wary.tainted is True
     assert was_tainted(wary.messages) is True
     assert stepped(wary, wants("look")).tainted is True
-    trusted = answered(turn, results(turn), [("read", "x")])
+    trusted = append_results(turn, results(turn), [("read", "x")])
     assert trusted.tainted is False
     assert was_tainted(trusted.messages) is False
 
 
 def test_a_repetition_is_counted_over_steps_and_for_the_call_that_repeats() -> None:
-    turn = replied(begun(), minted(begun(), wants("read", "look")))
-    several = answered(turn, results(turn), [("look", "2"), ("read", "1")])
+    turn = append_reply(begun(), with_own_ids(begun(), wants("read", "look")))
+    several = append_results(turn, results(turn), [("look", "2"), ("read", "1")])
     assert several.repeats == 1
-    again = replied(several, minted(several, wants("read")))
-    assert answered(again, results(again), [("read", "1")]).repeats == 2
-    assert answered(again, results(again), [("read", "other")]).repeats == 1
-    assert answered(again, results(again), []).repeats == 0
+    again = append_reply(several, with_own_ids(several, wants("read")))
+    assert append_results(again, results(again), [("read", "1")]).repeats == 2
+    assert append_results(again, results(again), [("read", "other")]).repeats == 1
+    assert append_results(again, results(again), []).repeats == 0
 
 
 @pytest.mark.parametrize("goes_to_user", [(True, True), (True, False), (False, True)])
 def test_a_turn_is_delivered_only_where_every_result_goes_to_the_user(goes_to_user: tuple[bool, bool]) -> None:
-    turn = replied(begun(), minted(begun(), wants("read", "look")))
+    turn = append_reply(begun(), with_own_ids(begun(), wants("read", "look")))
     given = [
         ToolResult(call.id, call.name, Status.SUCCESS, (Text(call.name),), delivery=Delivery.USER if goes else None)
         for call, goes in zip(turn.pending, goes_to_user, strict=True)
     ]
-    step = next_step(answered(turn, given, []), NOW)
+    step = next_step(append_results(turn, given, []), NOW)
     assert isinstance(step, Finished) == all(goes_to_user)
     if isinstance(step, Finished):
         assert step.ending.answer == "read\nlook"
 
 
 def test_a_failure_is_never_delivered_to_the_user_alone() -> None:
-    turn = replied(begun(), minted(begun(), wants("read")))
+    turn = append_reply(begun(), with_own_ids(begun(), wants("read")))
     failed = ToolResult.failed(turn.pending[0], Code.EXECUTION_FAILED, "no")
-    assert answered(turn, [failed], []).ending is None
-    assert answered(turn, [], []).ending is None
+    assert append_results(turn, [failed], []).ending is None
+    assert append_results(turn, [], []).ending is None

@@ -12,7 +12,7 @@ from toolwire.protocol.chat import Note, Request
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import InProcess
 from toolwire.protocol.turns import EndReason
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call, says
 
@@ -37,7 +37,7 @@ def notes(request: Request) -> list[str]:
 @pytest.mark.feature("F262")
 @pytest.mark.parametrize("text_call", [False, True])
 async def test_a_turn_ends_with_the_result_that_its_model_submits(store: Store, text_call: bool) -> None:
-    made = changed(submits(GOOD), format="hermes") if text_call else submits(GOOD)
+    made = replace(submits(GOOD), format="hermes") if text_call else submits(GOOD)
     model = ScriptedModel(says("", made))
     answer = await Agent(model, [], store=store, result_schema=PRICE).ask("What is the price?")
 

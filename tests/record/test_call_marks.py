@@ -10,7 +10,7 @@ from toolwire.protocol.chat import Reply, ResultsMessage
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Agreement
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store, TurnStats
 
 from .conftest import NOW
@@ -21,7 +21,7 @@ TERMINATE, DETACH = AfterExecution.TERMINATE, AfterExecution.DETACH
 
 async def accepted(store: Store, **more: Any) -> tuple[Turn, CallCard]:
     turn = a_turn()
-    card = changed(a_card(turn=turn), step=1, **more)
+    card = replace(a_card(turn=turn), step=1, **more)
     await store.begin(turn)
     await store.append_reply(turn, Reply(calls=(card.call,)), [card], [])
     return turn, card
@@ -39,9 +39,9 @@ async def test_a_detached_call_is_told_by_its_receipt_and_ends_after_its_turn(st
     turn, card = await accepted(store, agreed=Agreement(DETACH))
     detached = await store.detach(card)
     told = (await store.turn(turn.id)).events[-1]
-    await store.end(changed(turn, ending=Ending(EndReason.ANSWERED, "Bye.")), TurnStats())
+    await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "Bye.")), TurnStats())
     [waiting] = await store.detached_calls()
-    held = await store.claim(changed(card, epoch=7), [], owner="worker", until=NOW + 10)
+    held = await store.claim(replace(card, epoch=7), [], owner="worker", until=NOW + 10)
     await store.close(held, success(card.call), [])
 
     [kept] = await store.calls(turn_id=turn.id)
@@ -86,7 +86,7 @@ async def test_the_kept_result_says_whether_its_turn_ends(store: Store) -> None:
     _, card = await accepted(store, agreed=Agreement(TERMINATE))
     told = await store.close(card, success(card.call), [])
     ending = Ending(EndReason.DELIVERED, "21", {"degrees": 21}, card.call.id)
-    await store.end(changed(a_turn(), ending=ending), TurnStats())
+    await store.end(replace(a_turn(), ending=ending), TurnStats())
 
     kept = await store.turn(card.turn_id)
     assert told.after_execution is TERMINATE

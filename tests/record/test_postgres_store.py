@@ -15,7 +15,7 @@ from tests.postgres_server import PostgresServer, new_schema, postgres_server
 from toolwire.errors import Fenced, SettingsError, StoreUnavailable
 from toolwire.record import schema as tables
 from toolwire.record.pg_connection import PgConnection, address_of
-from toolwire.record.pg_dialect import translated
+from toolwire.record.pg_dialect import to_postgres
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.transaction import ADD_CHARGE, StaleCache
 
@@ -40,10 +40,10 @@ def mortal() -> Iterator[PostgresServer]:
 
 
 def test_parameters_and_hints_are_said_as_postgresql_does() -> None:
-    said = translated("SELECT '?', a FROM t INDEXED BY i WHERE b = ?2 AND (?1 IS NULL OR c = ?1) AND d = 'what?'")
+    said = to_postgres("SELECT '?', a FROM t INDEXED BY i WHERE b = ?2 AND (?1 IS NULL OR c = ?1) AND d = 'what?'")
 
     assert said == "SELECT '?', a FROM t WHERE b = $2 AND (CAST($1 AS TEXT) IS NULL OR c = $1) AND d = 'what?'"
-    assert translated("UPDATE t SET a = ?, b = ?") == "UPDATE t SET a = $1, b = $2"
+    assert to_postgres("UPDATE t SET a = ?, b = ?") == "UPDATE t SET a = $1, b = $2"
 
 
 @pytest.mark.parametrize("url", ["", "store.db", "http://host", "postgresql:///db", "postgresql://ada:secret@host/db"])

@@ -9,7 +9,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.chat import Reply, UserMessage
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.turns import Ending, EndReason
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import LoopMetrics, Store, TurnStats
 from toolwire.record.projects import of_project
 
@@ -46,7 +46,7 @@ async def worked(store: Store, turn_id: str = "turn-1", *, project: str = MINE, 
     await store.append_reply(turn, Reply(calls=(card.call,)), [card], [row])
     await store.close(card, success(card.call), ())
     if ends:
-        await store.end(changed(turn, ending=Ending(EndReason.ANSWERED, f"of {project}")), STATS)
+        await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, f"of {project}")), STATS)
 
 
 async def test_T62_the_turns_calls_and_log_of_another_project_are_not_found(store: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.record.contract import Reservation, UsageRequest
-from toolwire.record.reserving import granted, reserved
+from toolwire.record.reserving import grant_usage, reserve_cards
 
 from .samples import a_call, a_card, a_row, success
 
@@ -19,12 +19,12 @@ NONE = Spending()
 def tokens(want: int, *, used: int = 0, others: int = 0, held: int = 0, lent: int = 0, **limits: Any) -> int | None:
     """So many tokens are granted."""
     request = UsageRequest(Spending(0, want), limits.get("day", Budget()), ("agent",), limits.get("own", Budget()))
-    given = granted(request, *(Spending(0, number) for number in (used, others, held, lent)))
+    given = grant_usage(request, *(Spending(0, number) for number in (used, others, held, lent)))
     return None if given is None else given.tokens
 
 
 def money(want: float, *, held: float = 0.0, day: Budget = Budget()) -> float | None:  # noqa: B008 -- it is frozen
-    given = granted(UsageRequest(Spending(0, 0, want), day, ("agent",)), NONE, NONE, Spending(0, 0, held), NONE)
+    given = grant_usage(UsageRequest(Spending(0, 0, want), day, ("agent",)), NONE, NONE, Spending(0, 0, held), NONE)
     return None if given is None else given.cost_usd
 
 
@@ -38,7 +38,7 @@ def test_the_first_calls_get_what_is_left_of_the_day_and_the_rest_is_refused(spe
     most = 2 if spent == 0 else 4
     cards = [a_card(a_call(name)) for name in "abc"]
     cards.insert(1, a_card(a_call("answered"), result=success()))
-    outcome = reserved(Reservation(most, ("agent",), refuse), cards, Spending(spent))
+    outcome = reserve_cards(Reservation(most, ("agent",), refuse), cards, Spending(spent))
 
     places = [0, 2, 3]
     assert outcome.charged == room
@@ -51,7 +51,7 @@ def test_the_first_calls_get_what_is_left_of_the_day_and_the_rest_is_refused(spe
 
 def test_without_a_limit_of_calls_none_is_refused() -> None:
     cards = [a_card(a_call(name)) for name in "abc"]
-    outcome = reserved(Reservation(None, ("agent",), refuse), cards, Spending(1_000))
+    outcome = reserve_cards(Reservation(None, ("agent",), refuse), cards, Spending(1_000))
     assert (list(outcome.cards), outcome.charged, outcome.denied) == (cards, 3, {})
 
 
@@ -60,7 +60,7 @@ def test_without_a_limit_everything_is_granted_and_an_unknown_amount_counts_as_n
     assert (money(0.5), money(inf)) == (0.5, 0.0)
     used = Spending(0, 10, 0.3)
     unknown = UsageRequest(Spending(0, 10, inf), Budget(), ("agent",))
-    assert granted(unknown, used, used, NONE, NONE) == Spending(0, 10, 0.0)
+    assert grant_usage(unknown, used, used, NONE, NONE) == Spending(0, 10, 0.0)
 
 
 @pytest.mark.parametrize(("want", "given"), [(59, 59), (60, 60), (61, None)])
@@ -110,8 +110,8 @@ def test_both_limits_hold() -> None:
 @pytest.mark.parametrize("limit", [Budget(tokens=10), Budget(cost_usd=0.1)])
 def test_tokens_and_money_are_granted_together_or_not_at_all(limit: Budget) -> None:
     request = UsageRequest(Spending(0, 10, 0.1), limit, ("agent",))
-    assert granted(request, NONE, NONE, NONE, NONE) == Spending(0, 10, 0.1)
-    assert granted(request, NONE, NONE, Spending(0, 1, 0.01), NONE) is None
+    assert grant_usage(request, NONE, NONE, NONE, NONE) == Spending(0, 10, 0.1)
+    assert grant_usage(request, NONE, NONE, Spending(0, 1, 0.01), NONE) is None
 
 
 def test_a_price_that_is_not_known_takes_all_the_money_that_is_left() -> None:

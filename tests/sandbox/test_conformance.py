@@ -7,7 +7,7 @@ import pytest
 
 from tests.sandbox.conftest import ENGINES, needs, report
 from toolwire.errors import SandboxUnavailable
-from toolwire.execute.sandbox.examination import examined
+from toolwire.execute.sandbox.examination import examine
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.execute.sandbox.probes import PROBES, PROTECTED
 from toolwire.protocol.operations import Command
@@ -47,7 +47,7 @@ async def test_an_engine_gives_what_it_promises(boxed_by: Callable[[str], Sandbo
             await sandbox.run(Command(("/bin/true",)))
         needs(engine)
 
-    findings = [finding async for finding in examined(sandbox)]
+    findings = [finding async for finding in examine(sandbox)]
 
     assert len(findings) == len(PROBES)
     lacking = {finding.probe.name: finding.said for finding in findings if not finding.given}
@@ -59,7 +59,7 @@ async def test_of_probes_that_share_a_box_those_that_get_through_are_named(boxed
     shared = [probe for probe in PROBES if probe.name in ("host_file", "path", "host_processes", "planted_start_up")]
     assert all(probe.asks for probe in shared)
 
-    findings = [finding async for finding in examined(boxed_by("none"), shared)]
+    findings = [finding async for finding in examine(boxed_by("none"), shared)]
 
     assert {finding.probe.name: finding.given for finding in findings} == {
         "host_file": False, "host_processes": False, "path": True, "planted_start_up": True,

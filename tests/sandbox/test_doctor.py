@@ -4,7 +4,7 @@ from tests.sandbox.conftest import report
 from toolwire.cli.views.sandbox_engines import ExaminedEngine, engine_line, sandbox_lines, table
 from toolwire.execute.sandbox.contract import EngineReport
 from toolwire.execute.sandbox.examination import ProbeFinding
-from toolwire.execute.sandbox.probes import PROBES, QUICK, named
+from toolwire.execute.sandbox.probes import PROBES, QUICK, probe_named
 from toolwire.protocol.engines import ENGINES
 
 
@@ -43,7 +43,7 @@ def test_the_table_lists_what_an_engine_does_not_give_and_skips_nothing() -> Non
 
     assert [line for line, _ in table(found)] == [
         f"bubblewrap 1: gives {len(PROBES) - 1} of {len(PROBES)}",
-        f"  not given: {named('host_file').tries} (host_file)",
+        f"  not given: {probe_named('host_file').tries} (host_file)",
         "  weaker here: slow",
         "podman: cannot be used here: it is not installed",
     ]

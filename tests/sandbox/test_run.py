@@ -15,7 +15,7 @@ from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.contract import Box, Engine, EngineReport
 from toolwire.execute.sandbox.engines import cgroups, engines, local_sandbox
-from toolwire.execute.sandbox.examination import examined
+from toolwire.execute.sandbox.examination import examine
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.execute.sandbox.probes import PROBES
 from toolwire.protocol.operations import Command, ExecLimits, shell
@@ -345,7 +345,7 @@ async def test_an_examination_waits_for_a_box_that_is_slow_to_start(launcher: Ca
     slow = Bubblewrap(cgroups(), program=str(launcher(f'#!/bin/sh\nsleep 1\nexec {shutil.which("bwrap")} "$@"\n')))
     probes = [replace(probe, limits=replace(probe.limits, wall_s=0.5)) for probe in PROBES if probe.name == "read"]
 
-    findings = [finding async for finding in examined(Sandbox({"bubblewrap": slow}), probes)]
+    findings = [finding async for finding in examine(Sandbox({"bubblewrap": slow}), probes)]
 
     assert [(finding.probe.name, finding.given) for finding in findings] == [("read", True)]
 

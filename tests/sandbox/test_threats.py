@@ -26,7 +26,7 @@ from toolwire.execute.sandbox.engines import cgroups, local_sandbox
 from toolwire.execute.sandbox.examination import ProbedHost
 from toolwire.execute.sandbox.limits import UNCOUNTED
 from toolwire.execute.sandbox.ops import Sandbox
-from toolwire.execute.sandbox.probes import Probe, by_threat, named
+from toolwire.execute.sandbox.probes import Probe, by_threat, probe_named
 from toolwire.execute.sandbox.protected import PROTECTED, guard
 from toolwire.protocol.operations import MIB, Command, ExecLimits, ExecOps, shell
 
@@ -50,26 +50,26 @@ def _each(*threats: str) -> list[str]:
 
 @pytest.mark.parametrize("name", _each("T20", "T21", "T22"))
 async def test_T20_T21_T22_no_path_leads_out_of_the_workspace(box: Sandbox, host: ProbedHost, name: str) -> None:
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", ["host_file", "host_file_by_link", "host_file_by_hard_link", "host_write"])
 async def test_T20_control_without_a_box_these_paths_lead_out(host: ProbedHost, name: str) -> None:
-    assert not await holds(Open(), named(name), host)
+    assert not await holds(Open(), probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T23"))
 async def test_T23_names_that_something_later_obeys_cannot_be_written(
     box: Sandbox, host: ProbedHost, name: str
 ) -> None:
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T23"))
 async def test_T23_control_they_can_be_where_nothing_is_protected(host: ProbedHost, name: str) -> None:
     unprotected = Sandbox({"bubblewrap": Bubblewrap(cgroups(), protected=())})
 
-    assert not await holds(unprotected, named(name), host)
+    assert not await holds(unprotected, probe_named(name), host)
 
 
 async def test_T23_stand_ins_for_missing_names_go_with_the_last_box(box: Sandbox, workspace: Path) -> None:
@@ -141,7 +141,7 @@ async def test_T23_a_lock_that_is_never_released_does_not_hold_boxes_up_for_ever
 
 @pytest.mark.parametrize("name", _each("T27"))
 async def test_T27_nothing_of_the_launcher_can_be_seen(box: Sandbox, host: ProbedHost, name: str) -> None:
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 def test_T27_control_a_launcher_with_an_environment_shows_it(workspace: Path) -> None:
@@ -155,7 +155,7 @@ def test_T27_control_a_launcher_with_an_environment_shows_it(workspace: Path) ->
 
 @pytest.mark.parametrize("name", _each("T28"))
 async def test_T28_nothing_of_root_or_the_kernel_can_be_reached(box: Sandbox, host: ProbedHost, name: str) -> None:
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 async def test_T28_control_without_a_box_root_and_kernel_are_in_reach(host: ProbedHost) -> None:
@@ -166,7 +166,7 @@ async def test_T28_control_without_a_box_root_and_kernel_are_in_reach(host: Prob
     if AS_ROOT:
         reached += ["root_inside", "become_root", "capabilities", "user_namespace", "host_signal", "passwords"]
 
-    assert [name for name in reached if await holds(Open(), named(name), host)] == []
+    assert [name for name in reached if await holds(Open(), probe_named(name), host)] == []
 
 
 def test_T28_control_a_box_started_by_root_can_write_kernel_settings() -> None:
@@ -186,12 +186,12 @@ async def test_T29_no_resource_can_be_exhausted(box: Sandbox, host: ProbedHost, 
     if name == "many_names" and not AS_ROOT:
         assert UNCOUNTED in (await box.report("bubblewrap")).weaker
         pytest.skip("names are counted only where root opens the box")
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", ["many_processes", "long_file", "many_files", "full_tmp", "many_names"])
 async def test_T29_control_with_large_limits_the_same_goes_through(box: Sandbox, host: ProbedHost, name: str) -> None:
-    probe = named(name)
+    probe = probe_named(name)
     wide = Probe(probe.name, probe.tries, probe.script, limits=ExecLimits(10, memory_bytes=1024 * MIB))
 
     assert not await holds(box, wide, host)
@@ -214,12 +214,12 @@ async def test_T29_the_next_call_works_after_each_kind_of_bomb(box: Sandbox, wor
 
 @pytest.mark.parametrize("name", _each("T30"))
 async def test_T30_no_daemon_survives_its_call(box: Sandbox, host: ProbedHost, name: str) -> None:
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T30"))
 async def test_T30_control_without_a_box_it_does(host: ProbedHost, name: str) -> None:
-    assert not await holds(Open(), named(name), host)
+    assert not await holds(Open(), probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T30"))
@@ -227,39 +227,39 @@ async def test_T30_no_daemon_survives_without_namespaces_either(
     boxed_by: Callable[[str], Sandbox], host: ProbedHost, name: str
 ) -> None:
     """The engine `none` has only the control group for this; without one it says so."""
-    given = await holds(boxed_by("none"), named(name), host)
+    given = await holds(boxed_by("none"), probe_named(name), host)
 
     assert given == bool(cgroups().holds)
 
 
 @pytest.mark.parametrize("name", _each("T32"))
 async def test_T32_nothing_can_be_typed_into_the_operators_terminal(box: Sandbox, host: ProbedHost, name: str) -> None:
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 async def test_T32_control_without_a_filter_the_call_reaches_the_terminal(host: ProbedHost) -> None:
     """There is no terminal here, and the kernel says so; with a filter it is never asked."""
-    assert not await holds(Open(), named("tiocsti"), host)
+    assert not await holds(Open(), probe_named("tiocsti"), host)
 
 
 @pytest.mark.parametrize("name", _each("T41"))
 async def test_T41_there_is_no_network(box: Sandbox, host: ProbedHost, name: str) -> None:
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", ["host_port", "datagram", "abstract_socket", "interfaces", "socket_netlink"])
 async def test_T41_control_without_a_box_there_is(host: ProbedHost, name: str) -> None:
-    assert not await holds(Open(), named(name), host)
+    assert not await holds(Open(), probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T72"))
 async def test_T72_nothing_is_shared_with_the_host_or_another_call(box: Sandbox, host: ProbedHost, name: str) -> None:
-    assert await holds(box, named(name), host)
+    assert await holds(box, probe_named(name), host)
 
 
 @pytest.mark.parametrize("name", ["shared_tmp", "shared_memory", "shared_segments", "host_name"])
 async def test_T72_control_without_a_box_it_is(host: ProbedHost, name: str) -> None:
-    assert not await holds(Open(), named(name), host)
+    assert not await holds(Open(), probe_named(name), host)
 
 
 async def test_T72_what_one_call_leaves_in_tmp_the_next_does_not_find(box: Sandbox, workspace: Path) -> None:
@@ -344,7 +344,7 @@ async def test_a_box_without_cgroups_still_holds_every_limit_of_a_process(host: 
     bare = Sandbox({"bubblewrap": Bubblewrap(Cgroups([]))})
 
     for name in ("many_processes", "much_memory", "long_file", "many_files", "daemon", "stubborn_daemon", "spin"):
-        assert await holds(bare, named(name), host), name
+        assert await holds(bare, probe_named(name), host), name
 
 
 def test_local_sandbox_is_bubblewrap_unless_an_operator_says_otherwise() -> None:

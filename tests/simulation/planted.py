@@ -16,7 +16,7 @@ from toolwire.fleet.parcels import read_parcel
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.worker import ToolWorker
 from toolwire.protocol.records import CallCard, Dispatch
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult
 from toolwire.record import ledger, ready
 from toolwire.record.contract import DueDispatch
@@ -34,7 +34,7 @@ def claim_without_epoch(stack: ExitStack) -> None:
     right = ledger.claim_call
 
     def claim(card: CallCard, kept: Any, turn: Any, *rest: Any) -> Any:
-        return right(changed(card, epoch=turn.epoch) if turn is not None else card, kept, turn, *rest)
+        return right(replace(card, epoch=turn.epoch) if turn is not None else card, kept, turn, *rest)
 
     _replace(stack, ledger, "claim_call", claim)
 
@@ -52,7 +52,7 @@ def close_without_token(stack: ExitStack) -> None:
     right = ledger.close_call
 
     def close(card: CallCard, result: Any, kept: CallCard | None, *rest: Any) -> Any:
-        return right(changed(card, token=kept.token) if card.token and kept else card, result, kept, *rest)
+        return right(replace(card, token=kept.token) if card.token and kept else card, result, kept, *rest)
 
     _replace(stack, ledger, "close_call", close)
 
@@ -62,7 +62,7 @@ def close_twice(stack: ExitStack) -> None:
 
     def close(card: CallCard, result: Any, kept: CallCard | None, *rest: Any) -> Any:
         if kept is not None and kept.result is not None:
-            return result, changed(kept, result=result), (), 0
+            return result, replace(kept, result=result), (), 0
         return right(card, result, kept, *rest)
 
     _replace(stack, ledger, "close_call", close)
@@ -129,7 +129,7 @@ def repeat_unsafe_calls(stack: ExitStack) -> None:
     right = BusDispatcher._dispatch
 
     def dispatch(self: BusDispatcher, *args: Any) -> Dispatch:
-        return changed(right(self, *args), repeatable=True)
+        return replace(right(self, *args), repeatable=True)
 
     _replace(stack, BusDispatcher, "_dispatch", dispatch)
 
@@ -148,7 +148,7 @@ def send_again_what_another_began(stack: ExitStack) -> None:
     right = ledger.due_call
 
     def due(dispatch: Dispatch, *rest: Any) -> tuple[Sending, float | None]:
-        return right(changed(dispatch, repeatable=True), *rest)
+        return right(replace(dispatch, repeatable=True), *rest)
 
     _replace(stack, ledger, "due_call", due)
     run_what_another_began(stack)
@@ -159,7 +159,7 @@ def run_before_the_claim(stack: ExitStack) -> None:
 
     async def claim(self: ToolWorker, delivered: Delivered, asked: CallCard, *rows: Any) -> CallCard:
         dispatch, card = await self._store.dispatched(asked.record_id, project=asked.project)
-        await self._run(changed(card, attempt=1), read_parcel(dispatch))
+        await self._run(replace(card, attempt=1), read_parcel(dispatch))
         return await right(self, delivered, asked, *rows)
 
     _replace(stack, ToolWorker, "_claim", claim)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.skills.making import GREET, GREET_TOML, greeter, one_tool, program, trusted, write
-from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, answered
+from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, answer_checklist
 from toolwire.define.conformance import SkillFinding
 from toolwire.define.skill_conformance import report_skill_tool
 from toolwire.execute.sandbox.engines import local_sandbox
@@ -148,28 +148,28 @@ async def test_both_checklists_are_answered_with_reasons(skills: Path, shelf: Sk
     good = greeter(skills / "good")
     findings = [*report(good), *await tried(good, shelf)]
     for points in (FOR_CREATORS, FOR_VALIDATORS):
-        assert {each.state for each in answered(points, findings, tested=True)} == {"yes"}
+        assert {each.state for each in answer_checklist(points, findings, tested=True)} == {"yes"}
 
     toml = GREET_TOML.replace("VERSION", "1").replace('name = "greet"', 'name = "Greet"')
     write(skills / "bad" / "skill.toml", toml.replace("output.greeting", "output.words"))
     program(skills / "bad" / "bin" / "greet", GREET.replace('"greeting":', '"gretting":'))
     findings = [*report(skills / "bad"), *await tried(skills / "bad", shelf)]
 
-    creators = {each.question: each for each in answered(FOR_CREATORS, findings, tested=True)}
+    creators = {each.question: each for each in answer_checklist(FOR_CREATORS, findings, tested=True)}
     assert [question for question, each in creators.items() if each.state == "no"] == [
         "examples show how to read output fields",
         "the output matches output_schema exactly",
         "the name is lowercase with hyphens",
     ]
     assert "write 'greet'" in creators["the name is lowercase with hyphens"].reasons[0]
-    validators = answered(FOR_VALIDATORS, findings, tested=True)
+    validators = answer_checklist(FOR_VALIDATORS, findings, tested=True)
     assert [each.question for each in validators if each.state == "no"] == [
         "examples name fields that the output really has"
     ]
 
 
 def test_what_nobody_has_tried_is_not_answered_with_yes(skills: Path) -> None:
-    points = answered(FOR_CREATORS, report(greeter(skills / "greeter")), tested=False)
+    points = answer_checklist(FOR_CREATORS, report(greeter(skills / "greeter")), tested=False)
     assert [each.question for each in points if each.state == "not seen"] == [
         "errors have the standard form: status, error, tool",
         "successes have the standard form: status, output",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toolwire.define.arguments import Checker
 from toolwire.define.skill_pages import skill_from_page
 from toolwire.define.skills import LONGEST_TIMEOUT_MS, TOOL_KEYS, skill_from_toml
-from toolwire.define.versions import meant, version_key
+from toolwire.define.versions import pinned_version, version_key
 from toolwire.errors import DefinitionError
 from toolwire.protocol.skills import ArgumentPassing, Skill, SkillTool
 from toolwire.protocol.tools import Effect, Tier
@@ -331,7 +331,7 @@ def test_a_page_that_is_wrong_is_refused_with_a_sentence(content: bytes, says: s
     [("1.2", "1.2.10"), ("1.2.9", "1.2.9"), ("1", "1.10"), ("2", None), ("2.0-rc1", "2.0-rc1"), ("1.1", None)],
 )
 def test_a_pin_means_the_very_version_or_the_newest_that_begins_with_it(pin: str, version: str | None) -> None:
-    assert meant(pin, ["1.2.9", "1.2.10", "1.10", "2.0-rc1"]) == version
+    assert pinned_version(pin, ["1.2.9", "1.2.10", "1.10", "2.0-rc1"]) == version
 
 
 def test_versions_are_compared_by_their_numbers() -> None:

@@ -14,7 +14,7 @@ from tests.egress.network import Heard, saying, serving
 from tests.egress.test_proxy import HELLO, Certificates, certificates, get, socket_path, talk, through
 from tests.toolbox.test_browser import shop
 from toolwire.execute.egress.places import read_authority, read_url
-from toolwire.toolbox.browser.sandbox import found
+from toolwire.toolbox.browser.sandbox import find_chromium
 
 __all__ = ["certificates", "socket_path"]
 LISTED = "good.example"
@@ -92,7 +92,7 @@ async def test_T38_control_a_client_that_judges_the_first_address_only_is_led_in
 async def test_T39_control_a_check_and_a_browser_read_two_hosts_from_one_address() -> None:
     urls = ["http://good.test\\@evil.test/", "http://evil.test\\.good.test/", "http://good\uff0etest/"]
     async with asyncio.timeout(60), async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found(), args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         page = await browser.new_page()
         gone_to = [await page.evaluate("url => new URL(url).hostname", url) for url in urls]
         await browser.close()
@@ -106,7 +106,7 @@ async def test_T47_control_a_browser_without_a_box_goes_anywhere(tmp_path: Path,
     file = tmp_path / "private.txt"
     file.write_text("<h1>Tea</h1>")
     async with asyncio.timeout(60), serving(shop) as inside, async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found(), args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         page = await browser.new_page()
         await page.goto(address.format(file=file, port=inside.port))
         seen = await page.inner_text("body")
@@ -120,7 +120,7 @@ async def test_T47_control_a_browser_without_a_box_takes_downloads(tmp_path: Pat
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-disposition: attachment; filename=made.bin\r\n\r\nplanted")
 
     async with asyncio.timeout(60), serving(attached) as server, async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found(), args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         page = await browser.new_page()
         async with page.expect_download() as coming:
             await page.evaluate("url => { location = url }", f"http://127.0.0.1:{server.port}/")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolwire import Agent, Grant, MemoryStore, Tier, Tool, Toolbox, ToolCall, parse_reply, tool
-from toolwire.deliver.questions import spelled
+from toolwire.deliver.questions import visible_json
 from toolwire.errors import ToolFailure
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.threads import Threads
@@ -255,7 +255,7 @@ async def test_T62_control_where_nobody_asks_whose_it_is_an_id_opens_any_job() -
 @pytest.mark.parametrize("hidden", ["ls \u202egnp.exe", "ls\x1b[2K", "ls" + " " * 10_000 + "; rm x", "l\u0455"])
 def test_T65_control_text_as_it_is_does_not_show_what_runs(hidden: str) -> None:
     as_it_is = json.dumps({"command": hidden}, ensure_ascii=False)
-    ours = spelled({"command": hidden})
+    ours = visible_json({"command": hidden})
 
     assert not as_it_is.isascii() or "    " in as_it_is or "\\u001b" in as_it_is
     assert (ours.isascii(), "   " in ours, json.loads(ours)) == (True, False, {"command": hidden})

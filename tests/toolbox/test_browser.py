@@ -303,7 +303,7 @@ def test_a_rule_that_cannot_be_read_allows_nothing() -> None:
 
 def test_without_chromium_or_a_box_the_tool_says_what_is_missing() -> None:
     with pytest.raises(ToolFailure, match="apt install chromium"):
-        sandbox.found("no-such-program")
+        sandbox.find_chromium("no-such-program")
     with pytest.raises(SandboxUnavailable, match="in a box or not at all"):
         sandbox._needed("no-such-program", "x")
 

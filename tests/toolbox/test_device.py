@@ -12,7 +12,7 @@ from gpiozero.pins.mock import MockFactory
 from tests.cli.conftest import Inside, inside  # noqa: F401 - a fixture
 from toolwire import Effect, Grant, Tier
 from toolwire.cli.entry.exits import Exit
-from toolwire.disclose.offer import offered
+from toolwire.disclose.offer import visible_tools
 from toolwire.toolbox.device.camera import PROGRAMS
 from toolwire.toolbox.device.pins import process_pins
 from toolwire.toolbox.registry import DEVICE_TOOLS, ToolDependencies, make_tools
@@ -208,6 +208,6 @@ def test_a_device_tool_is_offered_only_on_its_platform(device: Inside) -> None:
     assert all(listed[name]["offered"] for name in DEVICE_TOOLS)
     tools = make_tools(DEVICE_TOOLS, ToolDependencies())
     grant = Grant(tier=Tier.RUN, permissions=frozenset({"file_read", "device", "network", "shell"}))
-    elsewhere = offered(tools, replace(grant, platform="darwin"))
+    elsewhere = visible_tools(tools, replace(grant, platform="darwin"))
     assert [tool.name for tool in elsewhere] == ["read_file"]
-    assert len(offered(tools, replace(grant, platform="linux"))) == len(DEVICE_TOOLS)
+    assert len(visible_tools(tools, replace(grant, platform="linux"))) == len(DEVICE_TOOLS)

@@ -15,7 +15,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, apply_patch_tool
-from toolwire.toolbox.files.patch_hunks import applied
+from toolwire.toolbox.files.patch_hunks import apply_patch_to
 from toolwire.toolbox.files.patch_syntax import read_patch
 
 Call = Callable[..., Any]
@@ -211,7 +211,7 @@ def test_every_diff_that_diff_makes_leads_from_the_old_text_to_the_new(
     ).stdout
     if made:
         [patch] = read_patch(made)
-        assert applied(patch, old) == new
+        assert apply_patch_to(patch, old) == new
 
 
 def test_a_missing_last_line_end_is_added_or_taken_as_the_patch_says(call: Call) -> None:

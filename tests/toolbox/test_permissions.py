@@ -4,7 +4,7 @@ import pytest
 
 from toolwire import Grant, Tier, Toolbox, ToolCall
 from toolwire.decide.ladder import Case, decide
-from toolwire.disclose.offer import offered
+from toolwire.disclose.offer import visible_tools
 from toolwire.protocol.calls import Denied
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.registry import GROUPS, ToolDependencies, tools_of
@@ -30,10 +30,10 @@ def test_a_tool_needs_the_permission_that_its_effect_is_named_by(name: str, perm
 @pytest.mark.feature("F116", "F117")
 @pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool.needs], ids=lambda tool: tool.name)
 def test_without_a_permission_a_tool_is_neither_offered_nor_run(tool: Tool) -> None:
-    assert tool in offered(TOOLS, EVERYTHING)
+    assert tool in visible_tools(TOOLS, EVERYTHING)
     for missing in tool.needs:
         grant = Grant(tier=Tier.RUN, permissions=PERMISSIONS - {missing}, confirmed=frozenset({"*"}))
-        assert tool not in offered(TOOLS, grant)
+        assert tool not in visible_tools(TOOLS, grant)
         decision = decide(Case(ToolCall(tool.name, {}, id="c"), Toolbox.of(*TOOLS), grant))
         assert isinstance(decision, Denied)
         assert (decision.rule, missing in decision.message) == ("permissions", True)

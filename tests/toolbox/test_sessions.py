@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Autonomy
 from toolwire.protocol.tools import Effect
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
@@ -459,4 +458,4 @@ def test_no_agent_is_asked_that_waits_for_the_answer_itself(asker: str, above: s
             require_no_circle(delegation)
     else:
         require_no_circle(delegation)
-    assert origin(changed(context, thread=delegation.thread)) == ("root", 4)
+    assert origin(replace(context, thread=delegation.thread)) == ("root", 4)

@@ -16,7 +16,7 @@ from toolwire.protocol.tools import Effect, Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, edit_tool, read_tool, write_tool
-from toolwire.toolbox.files.replacing import replaced
+from toolwire.toolbox.files.replacing import replace_text
 
 Call = Callable[..., Any]
 FILES = LocalFiles(sync=lambda _: None)  # nothing here is about power cuts
@@ -197,9 +197,9 @@ def test_the_first_of_several_granted_folders_takes_new_files_and_each_keeps_its
 
 
 def test_replacing_is_exact_for_every_kind_of_text() -> None:
-    assert replaced("f", "a.b", ".", "x").text == "axb"
-    assert replaced("f", "aaa", "a", "b", replace_all=True)[:3] == ("bbb", 3, 1)
-    assert replaced("f", "\n\nend", "end", "").first_line == 3
+    assert replace_text("f", "a.b", ".", "x").text == "axb"
+    assert replace_text("f", "aaa", "a", "b", replace_all=True)[:3] == ("bbb", 3, 1)
+    assert replace_text("f", "\n\nend", "end", "").first_line == 3
 
 
 @pytest.mark.parametrize("granted_by_a_person", [True, False])

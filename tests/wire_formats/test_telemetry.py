@@ -10,7 +10,7 @@ from toolwire.wire.formats.coach import choose_formats, possible_formats, recomm
 from toolwire.wire.formats.costs import format_costs
 from toolwire.wire.formats.preference import FormatChoice
 from toolwire.wire.formats.registry import DIALECTS
-from toolwire.wire.formats.tally import FormatTally, merged, read_tally, tally, write_tally
+from toolwire.wire.formats.tally import FormatTally, merge_tallies, read_tally, tally, write_tally
 from toolwire.wire.replies.reply import parse_reply
 
 ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]}
@@ -49,7 +49,7 @@ def test_repairs_bad_arguments_and_cut_calls_are_counted_apart() -> None:
         Reply("Good morning."),
     ]
 
-    (counted,) = merged(tally("m", "openai", reply) for reply in replies)
+    (counted,) = merge_tallies(tally("m", "openai", reply) for reply in replies)
 
     assert (counted.replies, counted.calling) == (5, 4)
     assert counted.repaired >= 1
@@ -81,7 +81,7 @@ def test_a_name_that_was_not_offered_is_kept_by_name(reply: Reply) -> None:
 
 @pytest.mark.feature("F228")
 def test_invented_names_cannot_fill_the_store() -> None:
-    (counted,) = merged(tally("m", "openai", native(f"{'x' * 90}{n}", "{}")) for n in range(100))
+    (counted,) = merge_tallies(tally("m", "openai", native(f"{'x' * 90}{n}", "{}")) for n in range(100))
 
     assert counted.unknown == 100
     assert len(counted.unknown_names) <= 20
@@ -89,7 +89,7 @@ def test_invented_names_cannot_fill_the_store() -> None:
 
 
 def test_sums_survive_storage() -> None:
-    (counted,) = merged([tally("m", "openai", in_text(LEAKED)), tally("m", "openai", native("other", "{}"))])
+    (counted,) = merge_tallies([tally("m", "openai", in_text(LEAKED)), tally("m", "openai", native("other", "{}"))])
 
     assert read_tally(json.loads(json.dumps(write_tally(counted)))) == counted
 

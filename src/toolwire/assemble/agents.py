@@ -6,7 +6,6 @@ What the agent's tools hold (a browser, an index, sub-agents) is closed at the e
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,7 @@ from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import WORKFLOW_MODEL, Turn, TurnKind
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 
@@ -107,7 +106,7 @@ async def open_agent(
             on_devices = await open_devices(project, store, closing)
         grant = grant_of(project, spec.granted, resumes=resumes is not None, agent=spec.name)
         if spec.model.name == WORKFLOW_MODEL:  # its steps say how many calls there are
-            grant = changed(grant, max_calls=workflows.MOST_CALLS)
+            grant = replace(grant, max_calls=workflows.MOST_CALLS)
         tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
         model = model_of(project, spec.model, tallies, record)
         closing.push_async_callback(model.close)
@@ -326,7 +325,7 @@ class _Team:
             events=EventHub(telemetry=self._made.telemetry),
             max_tokens=spec.max_tokens,
             temperature=spec.temperature,
-            spec=kept_spec(changed(self._made.spec, model=spec, result_schema=""), tuple(tools.names)),
+            spec=kept_spec(replace(self._made.spec, model=spec, result_schema=""), tuple(tools.names)),
         )
 
     def _model(self, spec: ModelSpec) -> ChatModel:

@@ -10,7 +10,7 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.tools import Edge, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def pinned_toolbox(project: ProjectFolder, device_id: str, own: Toolbox) -> Tool
         target = tool.target
         if isinstance(target, Edge) and target.device in ("", device_id) and device.has(target.tool):
             schema = offered.tool_of(device, target.tool).input_schema
-            found.append(changed(tool, target=Edge(device_id, target.tool), input_schema=schema))
+            found.append(replace(tool, target=Edge(device_id, target.tool), input_schema=schema))
     return Toolbox(*found)
 
 

@@ -16,7 +16,7 @@ from toolwire.define.service_rows import (
     registry_from_file,
     written_row,
 )
-from toolwire.define.versions import meant, version_key
+from toolwire.define.versions import pinned_version, version_key
 from toolwire.errors import Conflict, DefinitionError, NotFound, SettingsError
 from toolwire.protocol.registrations import ToolRegistration
 from toolwire.protocol.tools import Tool
@@ -102,7 +102,7 @@ def find_row(rows: Sequence[ToolRegistration], wanted: str, project: str) -> Too
         raise NotFound(f"{name[:128]!r} is not registered for project {project!r}; `toolwire registry list` shows all")
     if not pin:
         return next((row for version, row in own.items() if "-" not in version), next(iter(own.values())))
-    version = meant(pin, own)
+    version = pinned_version(pin, own)
     if version is None:
         raise NotFound(f"{wanted[:200]} is not registered for project {project!r}; there are {', '.join(own)}")
     return own[version]

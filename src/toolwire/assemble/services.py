@@ -14,7 +14,7 @@ from toolwire.lazy import lazy_module
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.subjects import CHANNEL_MARK, PROJECT_MARK, ROOT, VERSION, BadSubject, check_token
 from toolwire.protocol.tools import BusService, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.settings import Layer, ServiceSettings
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _sent_tools(name: str, one: ServiceSettings, own: Toolbox) -> list[Tool]:
     if not one.tools:
         raise SettingsError(f"services.{name}.tools: name the tools whose calls go over the bus")
     require_tools(f"services.{name}.tools", one.tools, {tool.name: tool for tool in own})
-    return [changed(tool, target=BusService(subject_of(name))) for tool in own.only(one.tools)]
+    return [replace(tool, target=BusService(subject_of(name))) for tool in own.only(one.tools)]
 
 
 def _tools_of(project: ProjectFolder, name: str, one: ServiceSettings) -> list[Tool]:

@@ -15,7 +15,7 @@ from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, Model
 from toolwire.protocol.budgets import Budget, least
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.settings import Layer, ModelChoice, Settings
 
 AGENT = "cli"
@@ -82,8 +82,8 @@ def kept_spec(spec: AgentSpec, names: tuple[str, ...]) -> AgentSpec:
     """The spec as turns carry it: with the names of its tools, and without a password in the address of its model."""
     if "@" in spec.model.base_url:
         address = _without_login(spec.model.base_url)
-        spec = changed(spec, model=changed(spec.model, base_url=address, had_login=True))
-    return changed(spec, tools=changed(spec.tools, names=names))
+        spec = replace(spec, model=replace(spec.model, base_url=address, had_login=True))
+    return replace(spec, tools=replace(spec.tools, names=names))
 
 
 def _without_login(url: str) -> str:
@@ -145,8 +145,8 @@ def resumed_spec(project: ProjectFolder, turn: Turn, now: AgentSpec, *, other_mo
     before = turn.spec
     if before is None:
         model = now.model if other_model else _plain_model(project, turn.model, now.model)
-        return changed(now, model=model)
-    granted = changed(
+        return replace(now, model=model)
+    granted = replace(
         now.granted,
         permissions=tuple(dict.fromkeys((*before.granted.permissions, *now.granted.permissions))),
         confirms_all=before.granted.confirms_all or now.granted.confirms_all,
@@ -172,7 +172,7 @@ def _model_again(project: ProjectFolder, before: ModelSpec, now: ModelSpec) -> M
             "go on with `toolwire ask --resume` and that address after --base-url"
         )
     allowed = choice_for(project, before.name, before.profile)
-    return changed(
+    return replace(
         before,
         base_url=now.base_url or before.base_url,
         had_login=False,
@@ -202,7 +202,7 @@ def with_own_grants(grant: Grant, spec: AgentSpec | None) -> Grant:
     if spec is None:
         return grant
     own = spec.granted
-    return changed(
+    return replace(
         grant,
         tier=max(grant.tier, Tier[own.tier.upper()]) if own.tier else grant.tier,
         permissions=grant.permissions.union(own.permissions),

@@ -50,7 +50,7 @@ def is_state(folder: Path) -> bool:
     return folder.name == OWN_STATE or is_record(folder)
 
 
-def own(home: Path) -> None:
+def adopt_state(home: Path) -> None:
     """Take the state in this folder for the user's own from now on. Raises SettingsError and StoreUnavailable."""
     try:
         adopt(home)
@@ -96,7 +96,7 @@ def _claim(home: Path, environ: Mapping[str, str]) -> None:
     except UntrustedState as refused:
         if not _is_from_before(home, environ):
             raise SettingsError(refused.sentence) from None
-        own(home)
+        adopt_state(home)
     except OSError as wrong:
         raise StoreUnavailable(_sentence(wrong, home)) from None
 

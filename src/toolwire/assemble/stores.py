@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.state_ownership import require_own
-from toolwire.assemble.telemetry import measured
+from toolwire.assemble.telemetry import with_timing
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.record.projects import ProjectStore, of_project
@@ -37,7 +37,7 @@ async def store_of(
     if not project.settings.store.lasts:
         yield of_project(memory.MemoryStore(), project.name)
         return
-    store = measured(await _open_store(project))
+    store = with_timing(await _open_store(project))
     retention = Retention() if only_reads or not prunes else retention_of(project.settings.retention)
     try:
         async with pruned_in_background(partial(_open_store, project), project.home, retention):

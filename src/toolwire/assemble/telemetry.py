@@ -110,7 +110,7 @@ def serving_metrics(project: ProjectFolder, store: Store | None = None, bus: "Bu
         thread.join(_STOP_S)
 
 
-def measured(store: SqliteStore) -> SqliteStore:
+def with_timing(store: SqliteStore) -> SqliteStore:
     """A store whose changes are timed, where this process gives metrics by now."""
     if _metrics:
         store_metrics.measure_store(store, _metrics[0])

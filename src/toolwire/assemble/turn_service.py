@@ -35,7 +35,7 @@ from toolwire.hub.canceling import cancel_turn, turns_waited_for
 from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import KeptEvent, KeptTurn, Store
 from toolwire.settings import ModelChoice
 
@@ -174,7 +174,7 @@ class TurnService:
             return turn_id
         name = _agent(self.project, new.agent)
         spec = spec_of(self.project, _choice(self.project, new.model, name), agent=name)
-        spec = changed(spec, request=new.digest, result_schema=new.result_schema)
+        spec = replace(spec, request=new.digest, result_schema=new.result_schema)
         async with open_agent(self.project, self.store, Unattended(), spec, system=new.system) as agent:
             _restrict(agent, new.tools)
             turn_id = turn_id or agent.runtime.new_id()
@@ -264,7 +264,7 @@ def _restrict(agent: Agent, names: tuple[str, ...] | None) -> None:
             advice = f"did you mean {' or '.join(near)}?" if near else "`toolwire tools` lists those that there are"
             raise UnknownTool(f"this project has no tool {name[:80]!r}; {advice}")
     agent.change_tools(Toolbox(*agent.toolbox.only(names)))
-    agent.spec = changed(agent.spec, tools=changed(agent.spec.tools, names=names))
+    agent.spec = replace(agent.spec, tools=replace(agent.spec.tools, names=names))
 
 
 def _agent(project: ProjectFolder, wanted: str) -> str:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolwire.assemble.project import ProjectFolder
-from toolwire.deliver.questions import announced
+from toolwire.deliver.questions import announcement_json
 from toolwire.errors import SettingsError
 from toolwire.hub.services import Tell
 from toolwire.lazy import lazy_module
@@ -28,7 +28,7 @@ async def open_webhook(project: ProjectFolder) -> AsyncIterator[Tell | None]:
         return
 
     def tell(card: ApprovalCard) -> None:
-        hook.send(card.id, to_json(announced(card, arguments=chosen.webhook_arguments)))
+        hook.send(card.id, to_json(announcement_json(card, arguments=chosen.webhook_arguments)))
 
     async with webhook.Webhook(chosen.webhook, _key(project), chosen.webhook_hosts) as hook:
         yield tell

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from toolwire.protocol.bus import BusMessage
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 MAX_BYTES = 1_000_000
 """Of a message with its headers and subject: a little below what a NATS server takes by itself."""
@@ -17,7 +17,7 @@ MOST_UNHEARD = 1_000
 """So many streamed messages wait for a listener; more are lost."""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class BusHealth:
     """How a bus is: whether messages can be sent now, how often it came back, and what was wrong last."""

@@ -16,7 +16,7 @@ from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, So
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Verdict
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.protocol.values import dataclass, making, quick
+from toolwire.protocol.values import constructor, dataclass, fast_frozen
 
 RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "policy", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"
@@ -28,7 +28,7 @@ _TRIED_FIRST = (
 )
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Case:
     """A call and everything that its judgement depends on.
@@ -60,7 +60,7 @@ class Rung:
 
 Issue = Denied | NeedsApproval
 
-_may_run = making(Allowed)
+_may_run = constructor(Allowed)
 _ASK, _DENY = Verdict.ASK, Verdict.DENY
 
 

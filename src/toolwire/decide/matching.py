@@ -36,7 +36,9 @@ def concerns(rule: Rule, tool: Tool) -> bool:
     return tool.name in rule.tools or (bool(rule.permission) and rule.permission in tool.needs)
 
 
-def meant(rule: Rule, tool: Tool, arguments: Mapping[str, Any], reading: Reading | None, grant: Grant) -> RuleMatch:
+def match_rule(
+    rule: Rule, tool: Tool, arguments: Mapping[str, Any], reading: Reading | None, grant: Grant
+) -> RuleMatch:
     """Whether a rule that denies or asks means this call, whose paths may begin at a folder of the grant."""
     named = concerns(rule, tool) or tool.name in every_name(rule.tools)
     if named and not rule.argument:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from toolwire.decide.families import FOLDER_ARGUMENT, SHELL_ARGUMENT
 from toolwire.decide.matching import begins, normal
-from toolwire.decide.pinned import offered_words, pinned, runs_whole
+from toolwire.decide.pinned import names_program, offered_words, runs_whole
 from toolwire.decide.policy import allowed_by
 from toolwire.decide.shell import base_name, read_shell, runs_others
 from toolwire.protocol.approvals import ApprovalCard
@@ -49,7 +49,7 @@ def offered_pattern(tool: str, arguments: Mapping[str, Any]) -> str:
     return ""
 
 
-def standing_yes(
+def matching_approval(
     cards: Iterable[ApprovalCard], tool: Tool, arguments: Mapping[str, Any], policy: str
 ) -> ApprovalCard | None:
     """The question whose yes for a pattern answers this call too: the same tool under the same policy."""
@@ -68,7 +68,7 @@ def _too_wide(text: str, wanted: Sequence[str]) -> str:
     """The program in a text that the pattern fits and of which it does not name what is run; nothing if all is well."""
     for words in read_shell(text).commands:
         fits_it = begins(words, " ".join(wanted))
-        if fits_it and (not pinned(words, len(wanted)) or (runs_others(words[0]) and "*" in "".join(wanted))):
+        if fits_it and (not names_program(words, len(wanted)) or (runs_others(words[0]) and "*" in "".join(wanted))):
             return base_name(words[0])
     return ""
 

@@ -47,7 +47,7 @@ _TASKS = {
 }  # fmt: skip
 
 
-def pinned(words: Sequence[str], named: int) -> bool:
+def names_program(words: Sequence[str], named: int) -> bool:
     """Whether the first `named` words of a command say what is run, so that further ones can only say how."""
     if named < 1 or any(UNKNOWN in word for word in words[:named]):
         return False
@@ -55,7 +55,7 @@ def pinned(words: Sequence[str], named: int) -> bool:
     if named < len(words) and runs_more(base_name(words[0]), words[1:]):
         return False
     if runner:
-        return named > runner and not words[runner].startswith("-") and pinned(words[runner:], named - runner)
+        return named > runner and not words[runner].startswith("-") and names_program(words[runner:], named - runner)
     name = base_name(words[0])
     if name in _ANYTHING:
         return False
@@ -91,7 +91,7 @@ def offered_words(words: Sequence[str]) -> Sequence[str]:
         count = 2 if edits_in_place(words[1:]) else 0
     else:
         count = 1 if name in _PLAIN or words[0].startswith("./") else 0
-    return words[:count] if len(words) >= count and pinned(words, count) else ()
+    return words[:count] if len(words) >= count and names_program(words, count) else ()
 
 
 def runs_whole(words: Sequence[str]) -> bool:

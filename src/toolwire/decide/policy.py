@@ -15,7 +15,7 @@ from toolwire.decide.shell_words import UNKNOWN, base_name
 from toolwire.lazy import lazy_module
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import LIMIT, Effect, Grant, Tier, Tool
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 if TYPE_CHECKING:
     from toolwire.decide import git_words, loopback, matching, pinned, shell, trying
@@ -37,7 +37,7 @@ _ABOUT_ITSELF = frozenset("--version -V --help".split())
 _WANTS_NETWORK = frozenset("curl wget nc ncat netcat ssh scp sftp rsync ftp telnet ping dig nslookup host".split())
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """What is to be done with a call, and why: the rule's own words, or those of the grant's autonomy.
@@ -133,7 +133,7 @@ def allowed_by(rules: Iterable[Rule], tool: Tool, arguments: Mapping[str, Any]) 
     return _allowing((rule for rule in rules if matching.concerns(rule, tool)), arguments, _reading(tool, arguments))
 
 
-def narrowed(grant: Grant, own: Grant) -> Grant:
+def narrow_grant(grant: Grant, own: Grant) -> Grant:
     """What a sub-agent may do: what both grants allow, never more than either."""
     both = frozenset(grant.rules) & frozenset(own.rules)
     every = dict.fromkeys((*grant.rules, *own.rules))
@@ -151,13 +151,13 @@ def narrowed(grant: Grant, own: Grant) -> Grant:
     )
 
 
-def resumed(grant: Grant, now: Grant) -> Grant:
+def grant_of_resumed(grant: Grant, now: Grant) -> Grant:
     """What a turn on record may still do: what its own grant and the one of now allow, never more than either.
 
     A folder is kept whole or not at all: beneath a narrower one a relative path would mean another file.
     """
     roots = tuple(root for root in grant.roots if any(_within(root, one) for one in now.roots))
-    return replace(narrowed(grant, now), roots=roots)
+    return replace(narrow_grant(grant, now), roots=roots)
 
 
 def _may_try(tool: Tool, arguments: Mapping[str, Any], reading: "shell.Reading | None", grant: Grant) -> bool:
@@ -190,7 +190,11 @@ def _forbidding(
     """What the rules that deny or ask say. Of several that ask, the one that wants the most people counts."""
     found: dict[Verdict, list[tuple[Rule, RuleMatch]]] = {Verdict.DENY: [], Verdict.ASK: []}
     for rule in grant.rules:
-        fit = RuleMatch.NO if rule.verdict is Verdict.ALLOW else matching.meant(rule, tool, arguments, reading, grant)
+        fit = (
+            RuleMatch.NO
+            if rule.verdict is Verdict.ALLOW
+            else matching.match_rule(rule, tool, arguments, reading, grant)
+        )
         if fit is not RuleMatch.NO:
             found[rule.verdict if fit is RuleMatch.YES else Verdict.ASK].append((rule, fit))
     for verdict, rules in found.items():
@@ -221,7 +225,7 @@ def _covers(rule: Rule, words: Sequence[str]) -> bool:
     if not matching.begins(words, rule.pattern):
         return False
     return not shell.runs_others(words[0]) or (
-        "*" not in rule.pattern and pinned.pinned(words, len(rule.pattern.split()))
+        "*" not in rule.pattern and pinned.names_program(words, len(rule.pattern.split()))
     )
 
 

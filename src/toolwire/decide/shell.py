@@ -15,7 +15,7 @@ from toolwire.decide.shell_globs import GlobReader
 from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, is_sure_heredoc, left_unread
 from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
 from toolwire.lazy import lazy_pattern
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 __all__ = ["LONGEST", "UNKNOWN", "Reading", "base_name", "read_shell", "runs_others"]
 
@@ -37,7 +37,7 @@ def runs_others(name: str) -> bool:
     return base_name(name) in _OPAQUE
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The commands of a text, each as its words; a word that is made at run time is `UNKNOWN`.

@@ -14,9 +14,9 @@ from toolwire.define.parameters import CompiledParameters
 from toolwire.define.references import is_recursive
 from toolwire.define.schemas import compile_schema, plain_copy
 from toolwire.define.soundness import admits_only_sound, as_bytes, is_sound, unsound
-from toolwire.define.wording import MAX_FAULTS, bounded, told
+from toolwire.define.wording import MAX_FAULTS, first_sentences, ranked_sentences
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass, making, quick
+from toolwire.protocol.values import constructor, dataclass, fast_frozen
 
 # A schema that refers to itself is checked only as far as this many steps go: a fraction of a second.
 _MAX_STEPS = 50_000
@@ -29,7 +29,7 @@ _LONGEST_REFUSAL = 1_000
 _TOO_MUCH = "the arguments are nested too deeply, or are too many, to be checked; send less at once"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Checked:
     """Arguments after the check. With faults they must not be used; notes say what was read as another type."""
@@ -43,7 +43,7 @@ class Checked:
         return not self.faults
 
 
-_as_it_is = making(Checked)
+_as_it_is = constructor(Checked)
 
 
 class Checker:
@@ -92,7 +92,7 @@ class Checker:
         if self._is_valid(arguments):
             return _as_it_is(arguments)
         if data is not None and (faults := self._parameters.faults(arguments)):
-            return Checked(arguments, told(faults, self._schema))
+            return Checked(arguments, ranked_sentences(faults, self._schema))
         return self._coerce(arguments, data)
 
     def _check_foreign(self, arguments: object) -> Checked:
@@ -116,7 +116,7 @@ class Checker:
                 return Checked(arguments, refusal, notes)
             notes += tuple(read)
             if self._is_valid(arguments):
-                return Checked(arguments, (), bounded(list(notes)))
+                return Checked(arguments, (), first_sentences(list(notes)))
         return Checked(arguments, self._first_fault(arguments), notes)
 
     def _refusal(self, arguments: dict[str, Any], data: bytes | None) -> tuple[str, ...]:

@@ -50,7 +50,9 @@ FOR_VALIDATORS = (
 )
 
 
-def answered(points: Iterable[Point], findings: Sequence[SkillFinding], *, tested: bool) -> tuple[AnsweredPoint, ...]:
+def answer_checklist(
+    points: Iterable[Point], findings: Sequence[SkillFinding], *, tested: bool
+) -> tuple[AnsweredPoint, ...]:
     """A checklist with every point answered."""
     return tuple(_answer(point, findings, tested=tested) for point in points)
 

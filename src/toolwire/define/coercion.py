@@ -9,7 +9,7 @@ import orjson
 from jsonschema_rs import ValidationError, ValidationErrorKind
 
 from toolwire.define.branches import closest, types_here
-from toolwire.define.quoting import quoted, spelled
+from toolwire.define.quoting import path_text, quote_value
 from toolwire.lazy import lazy_pattern
 
 # The number grammar of JSON, no longer than a sound integer may be.
@@ -41,7 +41,7 @@ def coerced(arguments: dict[str, Any], errors: Iterable[ValidationError]) -> tup
         if read is not _NOTHING:
             result = clone(arguments) if result is arguments else result
             _put(result, path, read)
-            notes[f"{spelled(path)}: {quoted(value)} read as {quoted(read)}"] = None
+            notes[f"{path_text(path)}: {quote_value(value)} read as {quote_value(read)}"] = None
     return result, list(notes)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from toolwire.define.references import referred, subschemas, targets
+from toolwire.define.references import resolve_pointer, subschemas, targets
 
 _BRANCHES = ("anyOf", "oneOf", "allOf")
 _DEFINITIONS = ("$defs", "definitions")
@@ -25,7 +25,7 @@ def effort(document: Mapping[str, Any], value: Any, limit: int) -> int:
         schema, part = waiting.pop()
         steps += 1
         if isinstance(schema, Mapping):
-            waiting.extend((referred(document, target), part) for target in targets(schema))
+            waiting.extend((resolve_pointer(document, target), part) for target in targets(schema))
             waiting.extend(_in_place(schema, part))
             waiting.extend(islice(_inside(schema, part), limit))
     return steps
@@ -38,7 +38,7 @@ def expansion(document: Mapping[str, Any], limit: int) -> int:
     while waiting and count < limit:
         for _, inner in subschemas(waiting.pop()):
             count += 1
-            waiting.extend(referred(document, target) for target in targets(inner))
+            waiting.extend(resolve_pointer(document, target) for target in targets(inner))
     return count
 
 

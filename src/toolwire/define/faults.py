@@ -7,7 +7,7 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 
 from toolwire.define.branches import closest, tags, types_here
 from toolwire.define.nearest import nearest
-from toolwire.define.quoting import described, listed, quoted, spelled
+from toolwire.define.quoting import describe_json, list_values, path_text, quote_value
 from toolwire.define.wording import (
     LIMITS,
     MISSING,
@@ -19,7 +19,7 @@ from toolwire.define.wording import (
     Ranked,
     did_you_mean,
     names,
-    told,
+    ranked_sentences,
 )
 
 _PLAIN_WORDS: dict[type[ValidationErrorKind], str] = {
@@ -35,14 +35,14 @@ _ARTICLES = {"null": "null", "integer": "an integer", "array": "an array", "obje
 def sentences(errors: Iterable[ValidationError], schema: Mapping[str, Any]) -> tuple[str, ...]:
     """All faults, in a stable order, at most twenty of them, and a last word on what the tool takes."""
     outermost_first = sorted(errors, key=_depth)
-    return told([fault for error in outermost_first for fault in _faults(error, schema)], schema)
+    return ranked_sentences([fault for error in outermost_first for fault in _faults(error, schema)], schema)
 
 
 def _faults(error: ValidationError, schema: Mapping[str, Any]) -> Iterable[Ranked]:
     path = error.instance_path
     match error.kind:
         case ValidationErrorKind.Required(name):
-            return [(MISSING, f"missing {quoted(name)}{_inside(path)}")]
+            return [(MISSING, f"missing {quote_value(name)}{_inside(path)}")]
         case ValidationErrorKind.AdditionalProperties(unknown) | ValidationErrorKind.UnevaluatedProperties(unknown):
             known = list(_owner(schema, error.schema_path).get("properties", ()))
             return [(UNKNOWN, _unknown(name, path, known)) for name in unknown]
@@ -50,16 +50,16 @@ def _faults(error: ValidationError, schema: Mapping[str, Any]) -> Iterable[Ranke
             return _branch_faults(context, error, schema)
         case kind:
             rank, complaint = _complaint(kind, error)
-            return [(rank, f"{spelled(path)}: {complaint}")]
+            return [(rank, f"{path_text(path)}: {complaint}")]
 
 
 def _branch_faults(context: Any, error: ValidationError, schema: Mapping[str, Any]) -> Iterable[Ranked]:
     path = error.instance_path
     if types := types_here(context, path):
-        return [(TYPE, f"{spelled(path)}: {_expected(types)}, got {described(error.instance)}")]
+        return [(TYPE, f"{path_text(path)}: {_expected(types)}, got {describe_json(error.instance)}")]
     if found := tags(context, path):
         place, allowed = found
-        return [(VALUE, f"{spelled(place)}: expected one of {listed(allowed)}")]
+        return [(VALUE, f"{path_text(place)}: expected one of {list_values(allowed)}")]
     return [fault for inner in closest(context, path) for fault in _faults(inner, schema)]
 
 
@@ -67,15 +67,15 @@ def _complaint(kind: ValidationErrorKind, error: ValidationError) -> Ranked:
     """The rank of a fault and the words after its place."""
     if (limit := LIMITS.get(kind.name)) and type(kind) not in _UNDECIDED:
         rank, before, after, tell = limit
-        return rank, f"{before}{quoted(kind.value)}{after}{tell(error.instance)}"
+        return rank, f"{before}{quote_value(kind.value)}{after}{tell(error.instance)}"
     match kind:
         case ValidationErrorKind.Type(types):
-            return TYPE, f"{_expected(types)}, got {described(error.instance)}"
+            return TYPE, f"{_expected(types)}, got {describe_json(error.instance)}"
         case ValidationErrorKind.Enum(options):
             return VALUE, Choices(options).told(error.instance)
         case ValidationErrorKind.PropertyNames(inner):
             return OTHER, f"a name in it is not allowed ({inner.message[:120]})"
-    return OTHER, _PLAIN_WORDS.get(type(kind)) or f"is not allowed ({kind.name}), got {quoted(error.instance)}"
+    return OTHER, _PLAIN_WORDS.get(type(kind)) or f"is not allowed ({kind.name}), got {quote_value(error.instance)}"
 
 
 def _expected(types: list[str]) -> str:
@@ -88,14 +88,14 @@ def _depth(error: ValidationError) -> int:
 
 
 def _inside(path: list[str | int]) -> str:
-    return f" in {spelled(path)}" if path else ""
+    return f" in {path_text(path)}" if path else ""
 
 
 def _unknown(name: str, path: list[str | int], known: list[str]) -> str:
     if meant := nearest(name, known, 1):
-        return f"unknown {quoted(name)}{_inside(path)}{did_you_mean(meant)}"
+        return f"unknown {quote_value(name)}{_inside(path)}{did_you_mean(meant)}"
     taken = f"; it takes {names(known) or 'nothing'}" if path else ""
-    return f"unknown {quoted(name)}{_inside(path)}{taken}"
+    return f"unknown {quote_value(name)}{_inside(path)}{taken}"
 
 
 def _owner(schema: Mapping[str, Any], path: list[str | int]) -> Mapping[str, Any]:

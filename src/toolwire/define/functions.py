@@ -12,9 +12,9 @@ from toolwire.define.signatures import Signature, enclosing_names, innermost, re
 from toolwire.errors import DefinitionError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.bus import AfterExecution
-from toolwire.protocol.checked import shown
+from toolwire.protocol.checked import describe_value
 from toolwire.protocol.tools import Delivery, Effect, InProcess, JsonObject, Tier, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 if TYPE_CHECKING:
     from toolwire.define import conversion
@@ -116,7 +116,7 @@ def timeouts(category: str, timeout_s: float | None = None, max_timeout_s: float
     """How long a tool gets, and how long it may get at most. Raises `DefinitionError` unless both are above zero."""
     for seconds in (timeout_s, max_timeout_s):
         if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float))):
-            raise DefinitionError(f"timeouts are seconds above zero, not {shown(seconds)}")
+            raise DefinitionError(f"timeouts are seconds above zero, not {describe_value(seconds)}")
     usual, most = TIMEOUTS.get(category, _OTHER_CATEGORY)
     if max_timeout_s is None:
         max_timeout_s = max(most, timeout_s or 0.0)
@@ -142,7 +142,7 @@ def _build(function: Any, options: Options) -> Tool:
     timeout_s, max_timeout_s = timeouts(category, given.pop("timeout_s", None), given.pop("max_timeout_s", None))
     input_schema, target = _inputs(function, signature, given.pop("input_schema", None), name)
     output_schema = _outputs(function, signature, given.pop("output_schema", None), name)
-    target = changed(
+    target = replace(
         target,
         check=output_check(output_schema, f"output_schema of tool {name!r}"),
         dump=_dump(function, signature),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolwire.define.nearest import Names
-from toolwire.define.quoting import quoted
+from toolwire.define.quoting import quote_value
 from toolwire.define.schemas import compile_parameters
 from toolwire.define.wording import LIMITS, MISSING, UNKNOWN, VALUE, Choices, Ranked, did_you_mean
 from toolwire.protocol.values import dataclass
@@ -109,14 +109,14 @@ class CompiledParameters:
             if not faults:
                 return []
             found += faults
-        found += [(MISSING, f"missing {quoted(name)}") for name in self._required if name not in arguments]
+        found += [(MISSING, f"missing {quote_value(name)}") for name in self._required if name not in arguments]
         return found
 
     def _unknown(self, name: str, value: Any) -> list[Ranked]:
         # Nothing has looked at this value yet, so only one that is sound at a glance is passed over.
         if type(value) not in _SCALARS or "\0" in name:
             return []
-        return [(UNKNOWN, f"unknown {quoted(name)}{did_you_mean(self._names.nearest(name, 1))}")]
+        return [(UNKNOWN, f"unknown {quote_value(name)}{did_you_mean(self._names.nearest(name, 1))}")]
 
     def _compiled(self) -> dict[str, Callable[[Any], bool]]:
         schema = self._schema
@@ -152,4 +152,4 @@ def _rule(name: str, keyword: str, limit: Any, is_broken: Callable[[Any, Any], b
     if keyword == "enum":
         return _Rule(VALUE, f"{name}: ", Choices(limit).told, is_broken, limit)
     rank, before, after, tell = LIMITS[keyword]
-    return _Rule(rank, f"{name}: {before}{quoted(limit)}{after}", tell, is_broken, limit)
+    return _Rule(rank, f"{name}: {before}{quote_value(limit)}{after}", tell, is_broken, limit)

@@ -8,7 +8,7 @@ import orjson
 LONGEST = 80
 
 
-def quoted(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """A value in a few characters: text in quotes, anything else as JSON, cut where it gets long."""
     if isinstance(value, str):
         return repr(value if len(value) <= LONGEST else value[: LONGEST - 1] + "…")
@@ -17,7 +17,7 @@ def quoted(value: Any) -> str:
     return _cut(_json(value))
 
 
-def described(value: Any) -> str:
+def describe_json(value: Any) -> str:
     """A value with the name of its JSON type, for 'got …'."""
     match value:
         case None:
@@ -25,24 +25,24 @@ def described(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return f"the string {quoted(value)}"
+            return f"the string {quote_value(value)}"
         case int() | float():
-            return f"the number {quoted(value)}"
+            return f"the number {quote_value(value)}"
         case dict():
-            return f"the object {quoted(value)}"
+            return f"the object {quote_value(value)}"
         case list() | tuple():
-            return f"the array {quoted(value)}"
+            return f"the array {quote_value(value)}"
     return f"a {type(value).__name__}"
 
 
-def listed(values: Iterable[Any], most: int = 20) -> str:
+def list_values(values: Iterable[Any], most: int = 20) -> str:
     """Values one after the other, the first few of them."""
     known = list(values)
     more = f", … ({len(known) - most} more)" if len(known) > most else ""
-    return ", ".join(quoted(value) for value in known[:most]) + more
+    return ", ".join(quote_value(value) for value in known[:most]) + more
 
 
-def spelled(path: Sequence[str | int]) -> str:
+def path_text(path: Sequence[str | int]) -> str:
     """A place inside the arguments: `address.lines[2]`; the arguments themselves are `arguments`."""
     return _cut("".join(map(_step, path)).removeprefix(".")) or "arguments"
 

@@ -29,7 +29,7 @@ def subschemas(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any
                 yield from subschemas(inner, f"{path}/{keyword}/{name}")
 
 
-def referred(document: Mapping[str, Any], target: str) -> Any:
+def resolve_pointer(document: Mapping[str, Any], target: str) -> Any:
     """What `#`, `#/$defs/point` or `#point` stands for; True, which allows anything, if it leads nowhere."""
     if target[1:2] not in ("", "/"):
         anchors = (inner for _, inner in subschemas(document) if target[1:] in _anchors(inner))
@@ -54,7 +54,7 @@ def is_recursive(document: Mapping[str, Any]) -> bool:
     for _, inner in subschemas(document):
         leads[""].update(targets(inner))
     for target in leads[""]:
-        leads[target] = {each for _, inner in subschemas(referred(document, target)) for each in targets(inner)}
+        leads[target] = {each for _, inner in subschemas(resolve_pointer(document, target)) for each in targets(inner)}
     done: set[str] = set()
     while ready := {target for target, after in leads.items() if target not in done and after <= done}:
         done |= ready

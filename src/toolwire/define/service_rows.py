@@ -15,7 +15,7 @@ from toolwire.define.schemas import compile_parameters, compile_schema, object_s
 from toolwire.define.service_arguments import has_marks, refuse_hidden, visible_schema
 from toolwire.define.service_files import read_tables
 from toolwire.define.tables import Table
-from toolwire.define.versions import is_version, meant, read_pin, version_key
+from toolwire.define.versions import is_version, pinned_version, read_pin, version_key
 from toolwire.errors import DefinitionError
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.registrations import ToolRegistration
@@ -306,7 +306,7 @@ def _chosen(name: str, known: Mapping[str, Tool], pin: str | None) -> Tool | Non
     if pin is None:
         finished = [version for version in known if "-" not in version]
         return known[max(finished, key=version_key)] if finished else None
-    version = meant(pin, known)
+    version = pinned_version(pin, known)
     if version is None:
         there = ", ".join(sorted(known, key=version_key))
         raise DefinitionError(f"{name}@{pin} is not registered; there are {there}")

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from toolwire.define.quoting import quoted, spelled
-from toolwire.define.references import referred
+from toolwire.define.quoting import path_text, quote_value
+from toolwire.define.references import resolve_pointer
 
 MAX_DEPTH = 64
 MAX_DIGITS = 400
@@ -41,16 +41,16 @@ def unsound(value: Any, path: Path = ()) -> Iterator[str]:
     kind = type(value)
     if kind is not dict and kind is not list:
         if fault := _unsound_scalar(value):
-            yield f"{spelled(path)}: {fault}"
+            yield f"{path_text(path)}: {fault}"
     elif len(path) >= MAX_DEPTH:
-        yield f"{spelled(path[:1])}: nested deeper than {MAX_DEPTH} levels"
+        yield f"{path_text(path[:1])}: nested deeper than {MAX_DEPTH} levels"
     elif kind is list:
         for index, inner in enumerate(value):
             yield from unsound(inner, (*path, index))
     else:
         for key, inner in value.items():
             if not isinstance(key, str) or "\0" in key or _is_broken(key):
-                yield f"{spelled(path)}: the name {quoted(key)} is not text that can be a name"
+                yield f"{path_text(path)}: the name {quote_value(key)} is not text that can be a name"
             yield from unsound(inner, (*path, str(key)))
 
 
@@ -65,7 +65,7 @@ def admits_only_sound(schema: Any, document: Mapping[str, Any], within: frozense
     if "enum" in schema or "const" in schema:
         return True
     if isinstance(target := schema.get("$ref"), str):
-        inner = referred(document, target)
+        inner = resolve_pointer(document, target)
         return target not in within and admits_only_sound(inner, document, within | {target})
     for keyword in ("anyOf", "oneOf"):
         if isinstance(branches := schema.get(keyword), list) and branches:

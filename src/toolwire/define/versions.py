@@ -30,7 +30,7 @@ def read_pin(text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def meant(pin: str, versions: Iterable[str]) -> str | None:
+def pinned_version(pin: str, versions: Iterable[str]) -> str | None:
     """The version that a pin means: the very one, or else the newest that begins with it, so 1.2 means 1.2.9."""
     known = sorted(versions, key=version_key)
     if pin in known:

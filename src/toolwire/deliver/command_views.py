@@ -5,14 +5,14 @@ A model reads ranked lines under a header that says how much there is; programs 
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from toolwire.deliver.envelope import Envelope, one_line, write
 from toolwire.deliver.envelope_budget import SizeBudget, ends, pieces
 from toolwire.deliver.envelope_ranking import files_among, hot_zone, kind_of, plain_word
 from toolwire.protocol.calls import Text, ToolResult
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 
 _AS_MANY_AS_FIT = 1_000_000
 _MARK_BYTES = 6
@@ -56,7 +56,7 @@ def fits(view: View, most_chars: int) -> bool:
     return sum(map(len, view.lines)) + len(view.lines) <= most_chars
 
 
-def enveloped(result: ToolResult, view: View, most_chars: int, handle: str | None, seal: bytes) -> ToolResult:
+def with_envelope(result: ToolResult, view: View, most_chars: int, handle: str | None, seal: bytes) -> ToolResult:
     """The result with an envelope for its words. Where not all lines fit, `handle` names the whole.
 
     The mark is made of everything in the envelope with `seal`, a secret: no output can know it beforehand, and the
@@ -72,8 +72,8 @@ def enveloped(result: ToolResult, view: View, most_chars: int, handle: str | Non
     mark = hashlib.blake2b(drawn, key=seal, digest_size=_MARK_BYTES).hexdigest()
     text = Text(write(envelope, mark))
     if not cut:
-        return changed(result, content=(text,))
-    return changed(result, content=(text,), structured=None, truncated=True, handle=handle)
+        return replace(result, content=(text,))
+    return replace(result, content=(text,), structured=None, truncated=True, handle=handle)
 
 
 def _cut(view: View, most_chars: int, handle: str | None) -> tuple[str, tuple[str, ...], int]:

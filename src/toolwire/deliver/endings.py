@@ -5,17 +5,17 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import CallCard
 
 
-def refused(denied: Denied) -> ToolResult:
+def refusal_result(denied: Denied) -> ToolResult:
     """The result of a call that a rung of the ladder stopped."""
     return ToolResult.failed(denied.call, denied.code, denied.message, detail={"rule": denied.rule})
 
 
-def rejected(call: ToolCall, reason: str) -> Denied:
+def rejection(call: ToolCall, reason: str) -> Denied:
     """The decision about a call that was denied, or that no approver was present for."""
     return Denied(call, Code.PERMISSION_DENIED, reason, "confirmation")
 
 
-def canceled(call: ToolCall, *, begun: bool) -> ToolResult:
+def canceled_result(call: ToolCall, *, begun: bool) -> ToolResult:
     """The result of a call that its turn gave up."""
     effect = "It had been started, so it may have taken effect." if begun else "It had not been started."
     return ToolResult.failed(call, Code.CANCELED, f"{call.name!r} was canceled. {effect}")

@@ -14,7 +14,7 @@ _ANNOUNCED = ("id", "tool", "agent", "reason", "digest", "turn_id", "asked_at", 
 _HARD_TO_SEE = re.compile("[^ -~]| {3,}")
 
 
-def shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
+def question_json(card: ApprovalCard, *, whole: bool) -> QuestionJson:
     """The question as JSON, with everything that its answer is bound to."""
     return {
         "id": card.id,
@@ -33,9 +33,9 @@ def shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
     }
 
 
-def announced(card: ApprovalCard, *, arguments: bool) -> QuestionJson:
+def announcement_json(card: ApprovalCard, *, arguments: bool) -> QuestionJson:
     """What others are told when a question opens; its arguments only if they may know them."""
-    told = {name: value for name, value in shown(card, whole=False).items() if name in _ANNOUNCED}
+    told = {name: value for name, value in question_json(card, whole=False).items() if name in _ANNOUNCED}
     if arguments:
         told["arguments"] = arguments_shown(card, whole=False)
     return {"event": "approval.asked", "approval": told}
@@ -43,13 +43,13 @@ def announced(card: ApprovalCard, *, arguments: bool) -> QuestionJson:
 
 def arguments_shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
     """The exact arguments as escaped JSON, with the length and the digest of what they are."""
-    text = spelled(card.arguments)
+    text = visible_json(card.arguments)
     cut = not whole and len(text) > LONGEST_LISTED
     kept = text[:LONGEST_LISTED] if cut else text
     return {"json": kept, "length": len(text), "sha256": digest(card.arguments), "truncated": cut}
 
 
-def spelled(value: Any) -> str:
+def visible_json(value: Any) -> str:
     """JSON in which every character can be seen: sorted, ASCII alone, and rows of spaces as what they are.
 
     Read as JSON it gives the very value. Letters of other scripts are escaped too: some of them look like ours, and
@@ -66,5 +66,5 @@ def plain(text: str) -> str:
 def _answer(answer: Approval) -> QuestionJson:
     said: QuestionJson = {"granted": answer.granted, "by": plain(answer.speaker), "reason": plain(answer.reason)}
     if answer.arguments is not None:  # the next person asked must see what they would agree to
-        said["arguments"] = spelled(answer.arguments)
+        said["arguments"] = visible_json(answer.arguments)
     return said | {"scope": answer.scope.value, "edited": answer.arguments is not None}

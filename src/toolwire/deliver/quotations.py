@@ -7,7 +7,7 @@ from html import unescape
 from toolwire.protocol.attached_text import attached_text
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import Message, Reply, ResultsMessage, UserMessage
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 NATIVE = "native"
 # A result may hold JSON or markup: a quotation of what it says differs by blanks and escapes alone.
@@ -15,7 +15,7 @@ _BLANKS = {ord(char): None for char in " \t\r\n\\"}
 _ESCAPED = {"\\n": "", "\\r": "", "\\t": "", "\\u003c": "<", "\\u003e": ">", "\\u0026": "&", "\\u0027": "'"}
 
 
-def unquoted(reply: Reply, messages: Iterable[Message]) -> Reply:
+def drop_quoted_calls(reply: Reply, messages: Iterable[Message]) -> Reply:
     """The reply without calls in its text that stand word for word in an earlier result or attached text.
 
     Where the result is untrusted, blanks and escapes make no difference. A call in a provider's own field
@@ -33,7 +33,7 @@ def unquoted(reply: Reply, messages: Iterable[Message]) -> Reply:
         return reply
     kept = tuple(call for call in reply.calls if call not in quoted)
     said = "\n".join([reply.content, *(str(call.raw) for call in quoted)]) if reply.content.strip() else ""
-    return changed(reply, content=said, calls=kept, problems=(*reply.problems, *map(_problem, quoted)))
+    return replace(reply, content=said, calls=kept, problems=(*reply.problems, *map(_problem, quoted)))
 
 
 def _shown(message: Message) -> Iterator[tuple[str, bool]]:

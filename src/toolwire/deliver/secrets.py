@@ -13,7 +13,7 @@ from toolwire.deliver.url_passwords import NAME as URL_PASSWORD
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Resource, Text, ToolError, ToolResult
 from toolwire.protocol.redaction import Redaction
 from toolwire.protocol.tools import LIMIT
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]{0,63})\}\}")
 _PASSWORD = re.compile(rf"\{{\{{secret:({URL_PASSWORD}[A-Za-z0-9_]{{0,63}})\}}\}}")
@@ -59,7 +59,7 @@ class Secrets:
         if not any("{{secret:" in text for text in _texts(allowed.arguments)):
             return allowed
         arguments = {key: self._filled(value, allowed.tool.name, 0) for key, value in allowed.arguments.items()}
-        return changed(allowed, arguments=arguments)
+        return replace(allowed, arguments=arguments)
 
     def with_passwords(self, allowed: Allowed) -> Allowed:
         """The call with the passwords that a model wrote into addresses, for a tool that lives elsewhere.
@@ -70,7 +70,7 @@ class Secrets:
         if not any(map(_PASSWORD.search, _texts(allowed.arguments))):
             return allowed
         arguments = {key: self._filled(value, tool, 0, _PASSWORD) for key, value in allowed.arguments.items()}
-        return changed(allowed, arguments=arguments)
+        return replace(allowed, arguments=arguments)
 
     def limits(self, allowed: Allowed) -> tuple[str, ...]:
         """Network rules that a call with these placeholders is held to, beside those of its grant: one a secret."""
@@ -83,7 +83,7 @@ class Secrets:
         if not any(map(self._redaction.finds, _words_of(result))):
             return result
         error = result.error
-        return changed(
+        return replace(
             result,
             content=tuple(map(self._block, result.content)),
             structured=self._clean(result.structured, 0),
@@ -118,9 +118,9 @@ class Secrets:
     def _block(self, block: Block) -> Block:
         match block:
             case Text(text) | ErrorText(text):
-                return changed(block, text=self.clean(text))
+                return replace(block, text=self.clean(text))
             case Resource(uri, title):
-                return changed(block, uri=self.clean(uri), title=self.clean(title))
+                return replace(block, uri=self.clean(uri), title=self.clean(title))
         return block
 
     def _clean(self, value: Any, depth: int) -> Any:

@@ -3,7 +3,7 @@
 import hashlib
 
 from toolwire.protocol.calls import Block, ErrorText, Text, ToolResult
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 _HEAD_SHARE = 2 / 3
 
@@ -22,7 +22,7 @@ def whole(result: ToolResult) -> bytes:
     return result.text.encode("utf-8", "replace")
 
 
-def trimmed(result: ToolResult, most_chars: int, handle: str | None, raw: bytes) -> ToolResult:
+def trim_result(result: ToolResult, most_chars: int, handle: str | None, raw: bytes) -> ToolResult:
     """The result with its head and tail, and in between a line that says what is missing and where the whole is.
 
     `raw` is the output as the tool gave it, which `handle` names if it could be kept.
@@ -32,12 +32,12 @@ def trimmed(result: ToolResult, most_chars: int, handle: str | None, raw: bytes)
     head = words[: int(most_chars * _HEAD_SHARE)]
     tail = words[len(words) - (most_chars - len(head)) :]
     shown = Text(head + _marker(head, tail, handle, raw) + tail)
-    return changed(result, content=(shown, *others), structured=None, truncated=True, handle=handle)
+    return replace(result, content=(shown, *others), structured=None, truncated=True, handle=handle)
 
 
-def cleansed(result: ToolResult, handle: str | None) -> ToolResult:
+def mark_removed(result: ToolResult, handle: str | None) -> ToolResult:
     """The result with a line that says that something was taken out, and where the raw output is."""
-    return changed(result, content=(*result.content, Text(f"[{taken_out(handle)}]")), handle=handle)
+    return replace(result, content=(*result.content, Text(f"[{taken_out(handle)}]")), handle=handle)
 
 
 def not_as_promised(result: ToolResult, handle: str | None) -> ToolResult:
@@ -46,7 +46,7 @@ def not_as_promised(result: ToolResult, handle: str | None) -> ToolResult:
     assert error is not None
     message = f"{error.message} What it gave is kept as {handle}." if handle else error.message
     told = (ErrorText(message, error.code),)
-    return changed(result, content=told, error=changed(error, message=message), structured=None, handle=handle)
+    return replace(result, content=told, error=replace(error, message=message), structured=None, handle=handle)
 
 
 def taken_out(handle: str | None) -> str:

@@ -6,7 +6,7 @@ from toolwire.deliver.origins import origins
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.traffic import Traffic
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 
 def with_told(result: ToolResult, allowed: Allowed, context: Context, clean: Callable[[str], str]) -> ToolResult:
@@ -17,10 +17,10 @@ def with_told(result: ToolResult, allowed: Allowed, context: Context, clean: Cal
     boxes = [one for one in context.told if isinstance(one, tuple)]
     if boxes:
         engine, profile = boxes[-1]
-        result = changed(result, engine=engine, profile=profile)
+        result = replace(result, engine=engine, profile=profile)
     read = [one for one in context.told if isinstance(one, str)]
     read += [host for one in context.told if isinstance(one, Traffic) for host in one.origins]
     if not (read or allowed.tool.untrusted or result.untrusted):
         return result
     found = origins(list(map(clean, read)), allowed.arguments)
-    return changed(result, untrusted=True, origins=tuple(dict.fromkeys((*result.origins, *found))))
+    return replace(result, untrusted=True, origins=tuple(dict.fromkeys((*result.origins, *found))))

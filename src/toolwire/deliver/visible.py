@@ -6,7 +6,7 @@ import orjson
 
 from toolwire.deliver.visible_text import visible
 from toolwire.protocol.calls import Block, ErrorText, Text, ToolError, ToolResult
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 __all__ = ["visible", "visible_result"]
 
@@ -23,7 +23,7 @@ def visible_result(result: ToolResult) -> ToolResult:
     error = result.error and _visible_error(result.error)
     if content == result.content and after is before and stderr == result.stderr and error is result.error:
         return result
-    return changed(result, content=content, structured=after, stderr=stderr, error=error)
+    return replace(result, content=content, structured=after, stderr=stderr, error=error)
 
 
 def _holds_only_plain_text(value: Any) -> bool:
@@ -61,7 +61,7 @@ def _visible_block(block: Block) -> Block:
 
 def _visible_error(error: ToolError) -> ToolError:
     message = visible(error.message)
-    return error if message is error.message else changed(error, message=message)
+    return error if message is error.message else replace(error, message=message)
 
 
 def _visible_tree(value: Any) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from toolwire.protocol.tools import Grant, Tool
 
 
-def offered(tools: Iterable[Tool], grant: Grant) -> tuple[Tool, ...]:
+def visible_tools(tools: Iterable[Tool], grant: Grant) -> tuple[Tool, ...]:
     """The tools that this grant may see. Only these can be called from text."""
     return tuple(tool for tool in tools if covers(grant, tool))
 

@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Protocol, Self
 
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 ACKNOWLEDGE_S = 10.0
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Incoming:
     """A message from the broker. Until `acknowledge` is called, the broker keeps it and sends it again some time.

@@ -82,7 +82,7 @@ class FarExec:
 
 async def _asked(far: RemoteEnd, command: Command, listener: Listener | None) -> Ran:
     try:
-        far.sink.write(framed({"command": write_command(command), "watched": listener is not None}))
+        far.sink.write(frame_message({"command": write_command(command), "watched": listener is not None}))
         await far.sink.drain()
     except OSError:
         raise ConnectionLost("the far end went away before it took the command") from None
@@ -106,7 +106,7 @@ async def _left(far: RemoteEnd) -> None:
             await far.wait()
 
 
-def framed(message: Any) -> bytes:
+def frame_message(message: Any) -> bytes:
     body = orjson.dumps(message)
     return b"%d\n%b" % (len(body), body)
 

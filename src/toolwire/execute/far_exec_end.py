@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.far_exec import ByteSource, ConnectionLost, framed, read_command, receive, write_ran
+from toolwire.execute.far_exec import ByteSource, ConnectionLost, frame_message, read_command, receive, write_ran
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.protocol.operations import Command, ExecOps, Listener
 from toolwire.protocol.outcomes import Code
@@ -42,9 +42,9 @@ async def _answer(ops: ExecOps, roots: Sequence[str], command: Command, listener
     try:
         if command.workspace not in roots:
             raise ToolFailure("this folder is not offered there", code=Code.PERMISSION_DENIED)
-        return framed({"ran": write_ran(await ops.run(command, listener))})
+        return frame_message({"ran": write_ran(await ops.run(command, listener))})
     except ToolFailure as failure:
-        return framed({"failed": {"code": failure.code.value, "message": str(failure)}})
+        return frame_message({"failed": {"code": failure.code.value, "message": str(failure)}})
 
 
 def _listener(send: Callable[[bytes], int]) -> Listener:
@@ -55,7 +55,7 @@ def _listener(send: Callable[[bytes], int]) -> Listener:
         nonlocal waiting
         waiting = send(b"") if waiting > MOST_WAITING else waiting
         if waiting <= MOST_WAITING:
-            waiting = send(framed({"stream": stream, "data": base64.b64encode(piece).decode()}))
+            waiting = send(frame_message({"stream": stream, "data": base64.b64encode(piece).decode()}))
 
     return listen
 

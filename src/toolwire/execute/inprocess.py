@@ -13,17 +13,17 @@ from time import perf_counter
 from typing import Any
 
 from toolwire.errors import Suspended, ToolFailure
-from toolwire.execute.loop_watch import BLOCKED_S, WATCH, LoopTime, watched
+from toolwire.execute.loop_watch import BLOCKED_S, WATCH, LoopTime, measure_steps
 from toolwire.execute.threads import Left, Threads
 from toolwire.execute.values import LARGE_CHARS, OWN_RESULTS, NotPresentable, clean, is_large, present, present_large
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Text, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
-from toolwire.protocol.values import changed, making, making_from
+from toolwire.protocol.values import constructor, constructor_from, replace
 
-_result = making_from(ToolResult, "call_id", "name", "status", "content", "structured", "elapsed_ms")
-_text = making(Text)
+_result = constructor_from(ToolResult, "call_id", "name", "status", "content", "structured", "elapsed_ms")
+_text = constructor(Text)
 _SUCCESS = Status.SUCCESS
 GRACE_S = 2.0
 TASK_NAME = "toolwire-call"
@@ -112,7 +112,7 @@ class InProcessExecutor:
 
     async def _in_thread(self, target: InProcess, arguments: Mapping[str, Any], context: Context) -> Any:
         given_up: list[bool] = []
-        watched = changed(context, canceled=lambda: bool(given_up))
+        watched = replace(context, canceled=lambda: bool(given_up))
         on_left = partial(self._leave_behind, context.idempotency_key)
         try:
             if self._threads is None:
@@ -146,7 +146,7 @@ class InProcessExecutor:
         """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
         try:
             if target.is_async:
-                value = await watched(partial(_begin, target, allowed.arguments, context), stretches)
+                value = await measure_steps(partial(_begin, target, allowed.arguments, context), stretches)
             else:
                 value = await self._in_thread(target, allowed.arguments, context)
             if (own := asyncio.current_task()) is not None and own.cancelling():
@@ -241,8 +241,8 @@ def _marked(result: ToolResult, allowed: Allowed, took_s: float, blocked_s: floa
             f"after {allowed.timeout_s:g} s. It has finished all the same, and what it gave follows."
         )
         late = ToolResult.failed(allowed.call, Code.TIMEOUT, message, elapsed_ms=result.elapsed_ms)
-        result = changed(late, content=(*late.content, *result.content))
-    return changed(result, blocked_ms=blocked_s * 1000) if blocked_s >= BLOCKED_S else result
+        result = replace(late, content=(*late.content, *result.content))
+    return replace(result, blocked_ms=blocked_s * 1000) if blocked_s >= BLOCKED_S else result
 
 
 def _disown(task: "asyncio.Task[None]") -> None:
@@ -279,7 +279,7 @@ def _raised(allowed: Allowed, error: BaseException, elapsed_ms: float) -> ToolRe
     if isinstance(error, ToolFailure):
         result = ToolResult.failed(call, error.code, _sentence(error), detail=error.detail, elapsed_ms=elapsed_ms)
         if error.given:
-            result = changed(result, content=(*result.content, Text(clean(error.given))))
+            result = replace(result, content=(*result.content, Text(clean(error.given))))
         return _ended(result, error)
     if isinstance(error, asyncio.CancelledError):
         message = f"{call.name!r} canceled itself before it had a result."
@@ -303,17 +303,17 @@ def _not_as_promised(allowed: Allowed, fault: str, content: tuple[Block, ...], e
     """A failure that carries what the tool gave behind its reason, so that it can be kept."""
     message = f"{allowed.call.name!r} has run, but its output is not what it promises: {fault}."
     result = ToolResult.failed(allowed.call, Code.INVALID_OUTPUT, message, elapsed_ms=elapsed_ms)
-    return changed(result, content=(*result.content, *content))
+    return replace(result, content=(*result.content, *content))
 
 
 def _ended(result: ToolResult, said: ToolOutput | ToolFailure) -> ToolResult:
     """The result with what its tool says about the program it ran, and about what is missing."""
     if isinstance(said, ToolOutput) and said.missing:
         missing = ErrorText(clean(str(said.missing)))
-        result = changed(result, status=Status.PARTIAL, content=(*result.content, missing))
+        result = replace(result, status=Status.PARTIAL, content=(*result.content, missing))
     if said.exit_code is None and not said.stderr:
         return result
-    return changed(result, exit_code=said.exit_code, stderr=clean(str(said.stderr)))
+    return replace(result, exit_code=said.exit_code, stderr=clean(str(said.stderr)))
 
 
 def _sentence(error: BaseException) -> str:

@@ -100,7 +100,7 @@ WATCH = LoopWatch()
 
 
 @coroutine
-def watched(begin: Callable[[], Coroutine[Any, Any, Any]], stretches: LoopTime) -> Generator[Any, Any, Any]:
+def measure_steps(begin: Callable[[], Coroutine[Any, Any, Any]], stretches: LoopTime) -> Generator[Any, Any, Any]:
     """Run the coroutine that `begin` makes, with each of its steps in the watch."""
     work: Coroutine[Any, Any, Any] | None = None
     value: Any = None

@@ -27,7 +27,7 @@ from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context, Recorder
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Service, Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import (
     BadFrame,
     hello_fault,
@@ -168,7 +168,7 @@ class ServiceExecutor:
             raise
         else:
             channel.close()
-        return changed(result, elapsed_ms=(perf_counter() - started) * 1000)
+        return replace(result, elapsed_ms=(perf_counter() - started) * 1000)
 
     def leftover(self, key: str) -> Left | None:
         return self._endings.leftover(key)
@@ -203,7 +203,7 @@ class ServiceExecutor:
                     context.told.extend(told)
                     if context.trial is not None:
                         context.trial.wanted = wanted
-                    return changed(result, call_id=allowed.call.id, name=allowed.call.name)
+                    return replace(result, call_id=allowed.call.id, name=allowed.call.name)
                 case {"kind": "refused", "message": str(words)}:
                     sentence = f"{allowed.call.name!r} was not started: {words}."
                     return ToolResult.failed(allowed.call, Code.UNAVAILABLE, sentence)
@@ -258,7 +258,7 @@ async def _record_late(channel: SocketChannel, message: Json, recorder: Recorder
     if note.info.project != project:
         raise BadFrame(f"a note of project {note.info.project!r:.40}")
     try:
-        await recorder.record_told(changed(Context.of(note.info), told=list(note.told)), note.tool)
+        await recorder.record_told(replace(Context.of(note.info), told=list(note.told)), note.tool)
     except ToolwireError as error:
         kind = "not_kept"
         _log.warning("what %s told after its call is not on record yet: %s", note.tool, error)

@@ -15,7 +15,7 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.skill_folders import SkillCopies
-from toolwire.execute.watched import watched
+from toolwire.execute.watched import watch_command
 from toolwire.protocol.calls import Text, ToolOutput
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, Command, ExecOps, Ran, Refusal
@@ -51,7 +51,7 @@ class SkillRunner:
         log = TrafficLog()
         try:
             hosts = context.grant.network if program.network else ()
-            async with watched(context, command), way_out(command, hosts, audit=log, refusal=refusal) as outward:
+            async with watch_command(context, command), way_out(command, hosts, audit=log, refusal=refusal) as outward:
                 ran = await self._ops.run(outward)
         finally:
             context.ran_in("", "", log.take())

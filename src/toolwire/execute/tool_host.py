@@ -24,7 +24,7 @@ from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.wire.codecs.travelling import (
     BadFrame,
     LateNote,
@@ -119,7 +119,7 @@ class ToolHost:
 
         output = OutputBuffer(tell, self._clean)
         recorder = _CallRecorder(self, caller, str(message.get("caller", "")))
-        context = changed(Context.of(info, report), write=output.write, reveal=self._reveal, recorder=recorder)
+        context = replace(Context.of(info, report), write=output.write, reveal=self._reveal, recorder=recorder)
         work = loop.create_task(self._run(allowed, context, caller), name="toolwire-served-call")
         listening = loop.create_task(caller.listen(), name="toolwire-caller")
         try:

@@ -11,7 +11,7 @@ import orjson
 
 from toolwire.lazy import lazy_module
 from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text, ToolOutput
-from toolwire.protocol.values import making
+from toolwire.protocol.values import constructor
 
 if TYPE_CHECKING:
     from pydantic_core import _pydantic_core as pydantic_core
@@ -19,7 +19,7 @@ else:
     # Loaded for what orjson does not know: few tools return such values.
     pydantic_core = lazy_module("pydantic_core._pydantic_core")
 
-_text = making(Text)
+_text = constructor(Text)
 _BLOCKS = (Text, Image, Resource, ErrorText)
 OWN_RESULTS = (*_BLOCKS, ToolOutput)
 """What a tool returns when it says itself what models see."""

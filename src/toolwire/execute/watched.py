@@ -16,7 +16,7 @@ Look = Callable[[], list[Touched]]
 
 
 @asynccontextmanager
-async def watched(context: Context, command: Command) -> AsyncIterator[Look]:
+async def watch_command(context: Context, command: Command) -> AsyncIterator[Look]:
     """Tell the context, at the end, what the command has touched in its workspace."""
     if not command.workspace:
         yield list

@@ -13,7 +13,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject, Subject, TargetSubject, check_token
 from toolwire.protocol.tools import BusService
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.travelling import write_allowed
 from toolwire.wire.utp.cards import ToolCallCard
@@ -65,7 +65,7 @@ def pack(
     assert isinstance(target, BusService)
     subject = TargetSubject.parse(target.subject).fill(context.project, channel)
     filled = _filled(target, allowed, context, channel, origin)
-    travels = write_allowed(changed(allowed, arguments=filled.arguments), context.info)
+    travels = write_allowed(replace(allowed, arguments=filled.arguments), context.info)
     return Parcel(
         subject, context.agent, target.after_execution, travels, digest(dict(filled.arguments)), filled.metadata,
         target.environment, result_chars, envelope, origin,

@@ -22,7 +22,7 @@ from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, StoreErr
 from toolwire.fleet.fair_share import FairQueue
 from toolwire.fleet.parcels import command_message, read_parcel, wakeup_message
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import DueDispatch, Store
 from toolwire.wire.utp.violations import Refusal
 
@@ -248,7 +248,7 @@ class Relay:
         result = unknown(card) if card.attempt else not_taken(card)
         row = AuditRow.about(card, "finished", self._clock(), result=result)
         try:
-            await self._store.close(changed(card, token=""), result, [row], ran=bool(card.attempt))
+            await self._store.close(replace(card, token=""), result, [row], ran=bool(card.attempt))
         except (Fenced, CallHeld):  # the turn goes on elsewhere, or a worker has come
             return
         parcel = read_parcel(one.dispatch)

@@ -31,7 +31,7 @@ from toolwire.protocol.registrations import ResultCard
 from toolwire.protocol.subjects import ROOT, VERSION
 from toolwire.protocol.tools import BusService, Tool
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.wire.codecs.faithful import load
@@ -148,7 +148,7 @@ class ReportReceiver:
         if card.result is not None:
             await self._note_late(view, card, kept, written)
             return card
-        claimed = changed(await with_service_claim(view, card), epoch=callback.turn_epoch)
+        claimed = replace(await with_service_claim(view, card), epoch=callback.turn_epoch)
         detail = {"service": kept.author, "card": kept.id, "digest": kept.digest}
         rows = [] if claimed.token else [AuditRow.about(claimed, "started", self._clock(), detail=detail)]
         try:
@@ -196,10 +196,10 @@ class ReportReceiver:
         tool = await self._find_tool(view.project, held) or _unknown_tool(held)
         result = _checked(tool, held, result_of(_outcome(written), held.call))
         try:
-            allowed, info = read_allowed(parcel.allowed, {tool.name: changed(tool, version=held.tool_version)})
+            allowed, info = read_allowed(parcel.allowed, {tool.name: replace(tool, version=held.tool_version)})
         except BadFrame as wrong:
             return ToolResult.failed(held.call, Code.INVALID_OUTPUT, f"The result cannot be read: {wrong}.")
-        info = changed(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
+        info = replace(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
         limits = Limits(result_chars=parcel.result_chars, envelope=parcel.envelope)
         runtime = Runtime(Toolbox(tool), view, executor=_GivenResult(result))
         return await ClaimedJourney(runtime, held, allowed, info, limits, None).run(allowed)

@@ -14,7 +14,7 @@ from toolwire.errors import CallHeld, Conflict, Fenced, NotFound
 from toolwire.fleet.parcels import Parcel
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.registrations import ResultCard
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.projects import ProjectStore
 
 CLAIM_ID = "claim:"
@@ -60,7 +60,7 @@ async def with_service_claim(view: ProjectStore, card: CallCard) -> CallCard:
         kept = await view.result_card(_claim_id(card))
     except NotFound:
         return card
-    return changed(card, token=kept.body.decode()) if kept.author == _NO_SERVICE else card
+    return replace(card, token=kept.body.decode()) if kept.author == _NO_SERVICE else card
 
 
 def _claim_id(card: CallCard) -> str:

@@ -18,7 +18,7 @@ from dataclasses import field
 from toolwire.bus.contract import Bus, Delivered
 from toolwire.define.service_arguments import MissingVariable, with_environment
 from toolwire.define.toolbox import Toolbox
-from toolwire.deliver.endings import canceled, unknown
+from toolwire.deliver.endings import canceled_result, unknown
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import (
     BusError,
@@ -44,7 +44,7 @@ from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject, Subject
 from toolwire.protocol.tools import BusService, Tool
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
 from toolwire.record.rows import new_id
@@ -203,7 +203,7 @@ class ToolWorker:
     async def _claim_and_run(
         self, delivered: Delivered, command: ToolCommand, parcel: Parcel, dispatch: Dispatch, card: CallCard
     ) -> None:
-        asked = changed(card, epoch=command.turn_epoch)
+        asked = replace(card, epoch=command.turn_epoch)
         row = AuditRow.about(asked, "started", self._clock(), detail={"subject": dispatch.subject})
         try:
             held = await self._claim(delivered, asked, row)
@@ -276,7 +276,7 @@ class ToolWorker:
                 if now.cancel:
                     work.cancel()
                     await asyncio.wait((work,))
-                    return canceled(held.call, begun=True)
+                    return canceled_result(held.call, begun=True)
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -296,7 +296,7 @@ class ToolWorker:
             return ToolResult.failed(held.call, Code.UNAVAILABLE, message)
         except MissingVariable as wrong:
             return ToolResult.failed(held.call, Code.UNAVAILABLE, f"{held.call.name!r} was not started: {wrong}.")
-        info = changed(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
+        info = replace(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
         limits = Limits(result_chars=parcel.result_chars, envelope=parcel.envelope)
         runtime = self._runtime(held.project, own)
         if hidden:
@@ -360,7 +360,7 @@ class ToolWorker:
         if card.result is not None:
             return
         with suppress(Fenced, CallHeld):
-            held = await self._claim(delivered, changed(card, epoch=epoch))
+            held = await self._claim(delivered, replace(card, epoch=epoch))
             message = f"{card.call.name!r} was not started: its command was refused ({why})."
             result = ToolResult.failed(card.call, Code.INVALID_PARAMS, message)
             await self._store.close(held, result, [AuditRow.about(held, "finished", self._clock(), result=result)])
@@ -400,4 +400,4 @@ def _with_environment(
     arguments = with_environment(target, allowed.arguments, environment)
     names = frozenset({allowed.call.name})
     hidden = {name: Secret(environment[name], names, anywhere=True) for name in parcel.environment.values()}
-    return changed(allowed, arguments=arguments), hidden
+    return replace(allowed, arguments=arguments), hidden

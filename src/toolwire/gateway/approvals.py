@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from toolwire.decide.patterns import LONGEST_PATTERN, offered_pattern, pattern_rule
-from toolwire.deliver.questions import QuestionJson, plain, shown
+from toolwire.deliver.questions import QuestionJson, plain, question_json
 from toolwire.errors import Fenced, NotFound, StoreUnavailable
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.guard import read_body
@@ -215,7 +215,7 @@ def _shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
     pattern = card.pattern
     if card.state is ApprovalState.OPEN:
         pattern = offered_pattern(card.tool, card.arguments)
-    return {**shown(card, whole=whole), "pattern": plain(pattern), "stands_until": card.stands_until}
+    return {**question_json(card, whole=whole), "pattern": plain(pattern), "stands_until": card.stands_until}
 
 
 def _field(said: Mapping[str, Any], name: str, most: int) -> str:

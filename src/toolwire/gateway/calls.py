@@ -6,7 +6,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, Reply, TextDelta
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.wire.encode.outbound import to_json
 from toolwire.wire.encode.tool_names import NameMap
 from toolwire.wire.lenient.arguments import NotRead, Read, read_arguments
@@ -80,12 +80,12 @@ class Ready:
         return self.arguments if self.broken is None else {"INVALID_JSON": self.broken}
 
 
-def settled(reply: Reply, ids: Ids, tally: Tally, broken: Iterable[tuple[str, str]] = ()) -> list[Ready]:
+def ready_calls(reply: Reply, ids: Ids, tally: Tally, broken: Iterable[tuple[str, str]] = ()) -> list[Ready]:
     """The calls of a reply, ready for a client. `broken` are names and arguments of calls that could not be read."""
     if ids.single and len(reply.calls) > 1:
         told = Problem("too_many_calls", "the client takes one call at a time; the others were left out")
         problems = [one for one in reply.problems if not one.call]
-        reply = changed(reply, calls=reply.calls[:1], problems=(*problems, told))
+        reply = replace(reply, calls=reply.calls[:1], problems=(*problems, told))
     tally.count(reply)
     left = list(broken)
     return [_ready(call, ids, left) for call in reply.calls]
@@ -149,7 +149,7 @@ class AnswerFollower:
             if isinstance(delta, CallDelta):
                 self._names.setdefault(delta.position, self._own.name(delta.name))
                 self._written.setdefault(delta.position, []).append(delta.arguments)
-        text, thought = spoken(deltas)
+        text, thought = delta_texts(deltas)
         if text:
             self._text.append(text)
         if thought:
@@ -163,7 +163,7 @@ class AnswerFollower:
         thought = unsent("".join(self._thought), reply.reasoning)
         if thought and collapse_space(thought) in collapse_space(shown):
             thought = ""  # it turned out to be reasoning only after it had been shown as text
-        return Closing(unsent(shown, reply.content), thought, settled(reply, ids, tally, self._broken()), reply)
+        return Closing(unsent(shown, reply.content), thought, ready_calls(reply, ids, tally, self._broken()), reply)
 
     def _broken(self) -> list[tuple[str, str]]:
         """The calls whose arguments could not be read, by name, in the order in which they were begun."""
@@ -171,7 +171,7 @@ class AnswerFollower:
         return [(name, words) for name, words in calls if isinstance(read_arguments(words, finished=True), NotRead)]
 
 
-def spoken(deltas: Iterable[Delta]) -> tuple[str, str]:
+def delta_texts(deltas: Iterable[Delta]) -> tuple[str, str]:
     """The text and the reasoning in some deltas."""
     text = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
     thought = [delta.text for delta in deltas if isinstance(delta, ReasoningDelta)]

@@ -7,7 +7,7 @@ way to its tools, and writes result cards for them. Everything else is not found
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,7 +21,7 @@ from toolwire.gateway.guard import read_body
 from toolwire.gateway.openapi import OBJECT, DescribedRoute, Operation
 from toolwire.gateway.settings import ServiceToken, TransferLimits
 from toolwire.protocol.registrations import ResultCard
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.wire.utp.cards import MAX_CARD_BYTES, ToolResultCard, decode_result_card, encode_call_card
@@ -68,7 +68,7 @@ class CardRoutes:
             if card.call.name not in service.tools:
                 raise _no_card()
             parcel = read_parcel(dispatch)
-            asked = changed(card, epoch=dispatch.epoch)
+            asked = replace(card, epoch=dispatch.epoch)
             repeatable = dispatch.repeatable
             if not await hold_for_service(view, asked, parcel, service.name, time.time(), repeatable=repeatable):
                 raise _no_card()

@@ -15,13 +15,13 @@ from toolwire.gateway.faults import Rejected, not_an_answer, of_answer, of_model
 from toolwire.gateway.flow import (
     EventSender,
     Send,
-    checked,
+    cancel_and_wait,
     follow,
     kept_alive,
+    read_answer_object,
     send_fault,
     send_stream,
     send_whole,
-    stopped,
 )
 from toolwire.gateway.frames import KEEP_ALIVE
 from toolwire.gateway.log import RequestEntry
@@ -30,15 +30,15 @@ from toolwire.gateway.translate import (
     AnswerHead,
     SpokenReply,
     TranslatedStream,
-    decoded,
+    decode_chat_request,
     left_out,
-    refused,
-    rendered,
+    refusal_text,
+    render_reply,
     writer_for,
 )
 from toolwire.gateway.upstream import UpstreamBody, UpstreamClient
 from toolwire.protocol.chat import ChatModel, Delta, Request
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.wire.encode.outbound import Json, to_json
 from toolwire.wire.encode.request import encode_request
 from toolwire.wire.encode.tool_names import NameMap
@@ -138,7 +138,7 @@ class ByUpstream:
         body = await self._in_time(incoming)
         if may_miss and _NO_ENDPOINT in body[:200]:
             return True
-        data = checked(body, place, asked.dialect)
+        data = read_answer_object(body, place, asked.dialect)
         if plan.api.reply_field not in data:
             raise Rejected(not_an_answer(place, body))
         if asked.stream:
@@ -164,7 +164,7 @@ class ByUpstream:
     def _translated(self, exchange: Exchange) -> Plan:
         asked = exchange.asked
         written = WRITTEN.get(self.client.upstream.dialect, WRITTEN[CHAT.name])
-        found = decoded(asked)
+        found = decode_chat_request(asked)
         request = found.request
         frame = written.frame(request, found.model, asked.stream)
         wire_name, offers = written.dialect.wire_name, bool(request.tools)
@@ -174,8 +174,8 @@ class ByUpstream:
 
         def whole(data: Json) -> Json:
             reply = names.restore(parse_reply(data, names.tools, written.api.name))
-            reply = changed(reply, content=reply.content + refused(data))
-            return rendered(asked, exchange.envelope, reply, exchange.ids, exchange.entry.tally)
+            reply = replace(reply, content=reply.content + refusal_text(data))
+            return render_reply(asked, exchange.envelope, reply, exchange.ids, exchange.entry.tally)
 
         lost = left_out(found, understood, untold=written.dialect.losses(request.tools))
         return Plan(written.api, to_json(body), whole, lambda: _translating(exchange, names, written.api), names, lost)
@@ -236,7 +236,7 @@ class ByModel:
 
     async def answer(self, exchange: Exchange) -> None:
         """Ask, and send the answer. Raises Rejected while nothing has been sent."""
-        found = decoded(exchange.asked)
+        found = decode_chat_request(exchange.asked)
         losses = getattr(self.model, "losses", None)
         untold = losses(found.request.tools) if losses else ()
         lost = left_out(found, blind=self.model.name.startswith("local:"), untold=untold)
@@ -250,7 +250,7 @@ class ByModel:
             reply = await self.model.ask(found.request)
         except ModelError as error:
             raise Rejected(of_model_error(error)) from None
-        made = rendered(exchange.asked, exchange.envelope, reply, exchange.ids, exchange.entry.tally)
+        made = render_reply(exchange.asked, exchange.envelope, reply, exchange.ids, exchange.entry.tally)
         await send_whole(exchange.send, 200, to_json(made), headers)
 
     async def _frames(self, request: Request, said: SpokenReply) -> AsyncGenerator[bytes, None]:
@@ -269,7 +269,7 @@ class ByModel:
         except ModelError as error:
             raise Rejected(of_model_error(error)) from None
         finally:
-            await stopped(asking)
+            await cancel_and_wait(asking)
 
     async def _next(self, deltas: "asyncio.Queue[Delta | None]") -> Delta | bytes | None:
         try:

@@ -68,7 +68,7 @@ async def _pieces(
                     yield None
             piece = _come(coming, stream)
         finally:
-            await stopped(coming)
+            await cancel_and_wait(coming)
         yield piece
         if not piece:
             return
@@ -87,10 +87,10 @@ def _come(coming: "asyncio.Future[bytes]", stream: Stream) -> bytes:
 def _taken(stream: Stream, payload: bytes, place: ProviderSite, dialect: str) -> list[bytes]:
     if payload == DONE:
         return stream.done()
-    return stream.feed(payload, checked(payload, place, dialect))
+    return stream.feed(payload, read_answer_object(payload, place, dialect))
 
 
-def checked(body: bytes, place: ProviderSite, dialect: str) -> Json:
+def read_answer_object(body: bytes, place: ProviderSite, dialect: str) -> Json:
     """The JSON object of an answer or of a part of one. Raises Rejected when it is none, or an error."""
     try:
         data = read_json(body)
@@ -160,7 +160,7 @@ async def kept_alive(sender: EventSender, every_s: float) -> AsyncIterator[None]
     finally:
         timers[-1].cancel()
         for comment in sending:
-            await stopped(comment)
+            await cancel_and_wait(comment)
 
 
 async def send_stream(
@@ -201,8 +201,8 @@ async def while_connected(work: Coroutine[Any, Any, None], receive: Receive, is_
             raise ClientGone
         await working
     finally:
-        await stopped(leaving)
-        await stopped(working)
+        await cancel_and_wait(leaving)
+        await cancel_and_wait(working)
 
 
 async def _left(receive: Receive) -> None:
@@ -210,7 +210,7 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def stopped(task: "asyncio.Future[Any]") -> None:
+async def cancel_and_wait(task: "asyncio.Future[Any]") -> None:
     """End a task that is no longer wanted, and wait until it has ended."""
     if not task.done():
         task.cancel()

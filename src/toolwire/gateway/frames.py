@@ -20,10 +20,10 @@ def verbatim(payload: bytes) -> bytes:
 
 def event(value: Json) -> bytes:
     """An event whose name is its `type`, as Anthropic and the Responses API send them."""
-    return named(value.get("type"), to_json(value))
+    return named_frame(value.get("type"), to_json(value))
 
 
-def named(kind: Any, payload: bytes) -> bytes:
+def named_frame(kind: Any, payload: bytes) -> bytes:
     """A payload passed on as it came, under its name."""
     safe = kind if isinstance(kind, str) and kind.isascii() and kind.isprintable() else "message"
     return b"event: " + safe[:100].encode() + b"\n" + verbatim(payload)

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from toolwire.gateway.apis import CHAT, NATIVE
 from toolwire.gateway.exchange import ByModel, ByUpstream
 from toolwire.gateway.faults import Fault, Rejected, of_answer, too_late
-from toolwire.gateway.flow import checked
+from toolwire.gateway.flow import read_answer_object
 from toolwire.gateway.openapi import OBJECT, TEXT, DescribedRoute, Operation, record
 from toolwire.gateway.upstream import NO_PAGE, UpstreamClient
 from toolwire.wire.encode.outbound import Json
@@ -102,7 +102,7 @@ async def _asked(
         if incoming.status != 200:
             body = await incoming.beginning()
             raise Rejected(of_answer(client.place, incoming.status, incoming.headers, body, dialect))
-        data = checked(await incoming.whole(), client.place, dialect)
+        data = read_answer_object(await incoming.whole(), client.place, dialect)
     if not native:
         return data
     models = data.get("models")

@@ -66,7 +66,7 @@ def response(id: str, model: str, created: int, reply: Reply, calls: Sequence[Re
     output = [thought_item(f"rs_{id}", reply.reasoning)] if reply.reasoning else []
     output += [text_item(f"msg_{id}", reply.content)] if reply.content else []
     output += [call_item(call) for call in calls]
-    return envelope(id, model, created) | ended(word) | {"output": output, "usage": usage_of(reply.usage)}
+    return envelope(id, model, created) | ending_fields(word) | {"output": output, "usage": usage_of(reply.usage)}
 
 
 def envelope(id: str, model: str, created: int) -> Json:  # noqa: A002 -- the API's own word
@@ -90,7 +90,7 @@ def envelope(id: str, model: str, created: int) -> Json:  # noqa: A002 -- the AP
     }
 
 
-def ended(word: str) -> Json:
+def ending_fields(word: str) -> Json:
     """The fields that say how a response ended."""
     if word in ("length", "content_filter", "refusal"):
         reason = "max_output_tokens" if word == "length" else "content_filter"
@@ -240,15 +240,17 @@ class ResponsesWriter:
     def end(self, calls: Sequence[Ready], word: str, usage: Usage) -> list[bytes]:
         """The calls, and the whole response once more."""
         written = [frame for call in calls for frame in self._items.call(call)] + self._items.close()
-        fields = ended(word)
+        fields = ending_fields(word)
         whole = self._response | fields | {"output": self._items.output, "usage": usage_of(usage)}
         return [*written, self._items.event(f"response.{fields['status']}", response=whole)]
 
     def fail(self, fault: Fault) -> list[bytes]:
-        return [self._items.event("response.failed", response=failed(self._response, fault, self._items.output))]
+        return [
+            self._items.event("response.failed", response=failed_response(self._response, fault, self._items.output))
+        ]
 
 
-def failed(response: Json, fault: Fault, output: list[Json]) -> Json:
+def failed_response(response: Json, fault: Fault, output: list[Json]) -> Json:
     """A response that ends in an error."""
     code = "rate_limit_exceeded" if fault.status == 429 else "server_error"
     return response | {"status": "failed", "error": {"code": code, "message": fault.message}, "output": output}

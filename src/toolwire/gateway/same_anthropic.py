@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, ending, settled, shared_out
+from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, ending, ready_calls, shared_out
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.gateway.render_anthropic import Blocks, stop_reason, thinking_block, use_block
 from toolwire.protocol.chat import Reply
@@ -25,7 +25,7 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
         return answer
     read = [block for block in content if _kind(block) in _READ]
     reply = parse_reply(answer | {"content": read}, tools, "anthropic")
-    calls = settled(reply, ids, tally)
+    calls = ready_calls(reply, ids, tally)
     said = [_words(block) for block in content if _kind(block) == "text"]
     leaked = collapse_space(reply.content) != collapse_space("".join(said))
     why = str(answer.get("stop_reason") or "")
@@ -91,7 +91,7 @@ class AnthropicStream:
         self.complete = self.complete or kind == "message_delta"
         self.ended = self.ended or kind == "message_stop"
         if not self._tools:
-            return [frames.named(kind, payload)]
+            return [frames.named_frame(kind, payload)]
         match kind:
             case "content_block_start":
                 return self._start(event)
@@ -102,7 +102,7 @@ class AnthropicStream:
             case "message_delta":
                 return self._close(event)
             case _:
-                return [frames.named(kind, payload)]
+                return [frames.named_frame(kind, payload)]
 
     def done(self) -> list[bytes]:
         """The upstream's stream is over although it did not say so."""

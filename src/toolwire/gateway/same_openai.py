@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import AnswerFollower, Closing, Ids, Ready, Tally, ending, settled, shared_out
+from toolwire.gateway.calls import AnswerFollower, Closing, Ids, Ready, Tally, ending, ready_calls, shared_out
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.replies.reply import parse_reply
@@ -29,7 +29,7 @@ def _mended(choice: Any, tools: Sequence[Any], ids: Ids, tally: Tally) -> Any:
         return choice
     read = {"content": _words(message.get("content")), "tool_calls": message.get("tool_calls")}
     reply = parse_reply({"choices": [choice | {"message": read}]}, tools, "openai")
-    calls = settled(reply, ids, tally)
+    calls = ready_calls(reply, ids, tally)
     given = _reason(choice)
     reason = reason_of(ending(given, calls, reply)) or "stop"
     ended = choice if reason == given or (given and not calls) else choice | {"finish_reason": reason}

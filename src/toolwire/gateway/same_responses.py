@@ -4,9 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, ending, settled, shared_out
+from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, ending, ready_calls, shared_out
 from toolwire.gateway.faults import Fault
-from toolwire.gateway.render_responses import Items, call_item, ended, envelope, failed, text_item, thought_item
+from toolwire.gateway.render_responses import (
+    Items,
+    call_item,
+    ending_fields,
+    envelope,
+    failed_response,
+    text_item,
+    thought_item,
+)
 from toolwire.protocol.chat import Reply
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.replies.reply import parse_reply
@@ -22,15 +30,15 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     if not isinstance(output, list):
         return answer
     if not answer.get("status"):
-        answer = answer | ended("stop")
+        answer = answer | ending_fields("stop")
     reply = parse_reply(_readable(answer), tools, _PROVIDER)
-    calls = settled(reply, ids, tally)
+    calls = ready_calls(reply, ids, tally)
     said = [_text(item) for item in output if _kind(item) == "message"]
     leaked = collapse_space(reply.content) != collapse_space("".join(said))
     if not leaked and _as_they_were(output, calls):
         return answer
     word = ending("", calls, reply)
-    status = ended(word) if word == "length" and answer.get("status") == "completed" else {}
+    status = ending_fields(word) if word == "length" and answer.get("status") == "completed" else {}
     shares = shared_out(said, reply.content) if leaked else said
     return answer | {"output": _output(output, reply, calls, shares)} | status
 
@@ -113,7 +121,7 @@ class ResponsesStream:
         self.ended = kind in ("response.completed", "response.incomplete", "response.failed")
         if not self._tools:
             self._items.passed(event.get("sequence_number"))
-            return [frames.named(kind, payload)]
+            return [frames.named_frame(kind, payload)]
         key = event.get("output_index") if isinstance(event.get("output_index"), int) else None
         match kind.removeprefix("response."):
             case "output_item.added":
@@ -134,13 +142,13 @@ class ResponsesStream:
         """The upstream's stream is over although it did not say so."""
         self.ended = True
         whole = self._response or envelope("text", "", 0)
-        return self._closed("response.completed", {"response": whole | ended("stop")})
+        return self._closed("response.completed", {"response": whole | ending_fields("stop")})
 
     def fail(self, fault: Fault) -> list[bytes]:
         """End the stream with a response that failed."""
         self.ended = True
         whole = self._response or envelope("text", "", 0)
-        return [self._items.event("response.failed", response=failed(whole, fault, self._items.output))]
+        return [self._items.event("response.failed", response=failed_response(whole, fault, self._items.output))]
 
     def _added(self, event: Json, key: Any) -> list[bytes]:
         item = event.get("item")
@@ -190,7 +198,7 @@ class ResponsesStream:
         written += [frame for call in closing.calls for frame in self._items.call(call)]
         written += self._items.close()
         if kind == "response.completed" and ending("", closing.calls, closing.reply) == "length":
-            kind, whole = "response.incomplete", whole | ended("length")
+            kind, whole = "response.incomplete", whole | ending_fields("length")
         return [*written, self._items.event(kind, response=whole | {"output": self._items.output})]
 
     def _passed(self, event: Json, key: Any) -> bytes:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from toolwire.gateway.asked import ChatRequest
-from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, ending, settled, spoken
+from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, delta_texts, ending, ready_calls
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.render_anthropic import AnthropicWriter, message
 from toolwire.gateway.render_openai import OpenAIWriter, as_function_call, completion
@@ -48,7 +48,7 @@ class AnswerHead:
     created: int
 
 
-def decoded(asked: ChatRequest) -> DecodedRequest:
+def decode_chat_request(asked: ChatRequest) -> DecodedRequest:
     """The client's request in our nouns. Raises Rejected."""
     kept = next((name for name in _STATEFUL if asked.data.get(name)), None)
     if kept is not None:
@@ -112,9 +112,9 @@ def writer_for(asked: ChatRequest, envelope: AnswerHead) -> AnswerWriter:
             )
 
 
-def rendered(asked: ChatRequest, envelope: AnswerHead, reply: Reply, ids: Ids, tally: Tally) -> Json:
+def render_reply(asked: ChatRequest, envelope: AnswerHead, reply: Reply, ids: Ids, tally: Tally) -> Json:
     """A whole reply in the client's dialect."""
-    calls = settled(reply, ids, tally)
+    calls = ready_calls(reply, ids, tally)
     word = ending(_plain_reason(reply.finish_reason), calls, reply)
     match asked.dialect:
         case "anthropic":
@@ -131,7 +131,7 @@ def _knows_functions_only(asked: ChatRequest) -> bool:
     return "functions" in asked.data and "tools" not in asked.data
 
 
-def refused(answer: Json) -> str:
+def refusal_text(answer: Json) -> str:
     """What a model says in place of an answer, in an answer or a chunk of chat completions, which keep it apart."""
     match answer:
         case {"choices": [{"message": {"refusal": str(words)}} | {"delta": {"refusal": str(words)}}, *_]}:
@@ -168,7 +168,7 @@ class TranslatedStream:
     def feed(self, payload: bytes, chunk: Json) -> list[bytes]:  # noqa: ARG002 -- nothing passes as it came
         """Take one chunk; give what the client may see now."""
         text, thought = self._following.feed(chunk)
-        text += refused(chunk)
+        text += refusal_text(chunk)
         self.complete = self.complete or self._enough(chunk)
         return [*self._beginning(), *self._writer.thought(thought), *self._writer.text(text)]
 
@@ -205,14 +205,14 @@ class SpokenReply:
         return self._writer.begin()
 
     def say(self, delta: Delta) -> list[bytes]:
-        text, thought = spoken([delta])
+        text, thought = delta_texts([delta])
         self._text.append(text)
         self._thought.append(thought)
         return [*self._writer.thought(thought), *self._writer.text(text)]
 
     def end(self, reply: Reply) -> list[bytes]:
         """The rest of the reply, and its end."""
-        calls = settled(reply, self._ids, self._tally)
+        calls = ready_calls(reply, self._ids, self._tally)
         word = ending(_plain_reason(reply.finish_reason), calls, reply)
         said = self._writer.thought(unsent("".join(self._thought), reply.reasoning))
         said += self._writer.text(unsent("".join(self._text), reply.content))

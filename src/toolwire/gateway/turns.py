@@ -24,7 +24,7 @@ from toolwire.errors import (
 )
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.flow import EventSender, Send, while_connected
-from toolwire.gateway.frames import KEEP_ALIVE, named
+from toolwire.gateway.frames import KEEP_ALIVE, named_frame
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.middleware import Scope
 from toolwire.gateway.openapi import (
@@ -362,12 +362,12 @@ def _row(turn: TurnSummary) -> Json:
 
 def _frame(event: LoggedEvent) -> bytes:
     line = f"id: {event.id}\n".encode() if event.id else b""
-    return line + named(event.kind, event.body)
+    return line + named_frame(event.kind, event.body)
 
 
 def _state_frame(view: Json) -> bytes:
     """How the turn stands, where events before the next one cannot be shown any more."""
-    return named(STATE, to_json({"event": STATE, "turn": view["id"], "missed": True, **view}))
+    return named_frame(STATE, to_json({"event": STATE, "turn": view["id"], "missed": True, **view}))
 
 
 @contextmanager

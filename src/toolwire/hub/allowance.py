@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
-from toolwire.deliver.endings import refused
+from toolwire.deliver.endings import refusal_result
 from toolwire.errors import BudgetSpent
 from toolwire.hub.calls import Accepted
 from toolwire.loop.limits import (
@@ -31,7 +31,7 @@ from toolwire.protocol.chat import ChatModel, Reply, Request, Usage
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import BudgetStore, Reservation, UsageRequest
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
@@ -97,7 +97,7 @@ class Allowance:
         now = self._clock()
         self._spent = await self._by_others(now)
         self._lent = await self._store.reserved_shares(turn.id) if self._lends else Spending()
-        turn = changed(turn, limits=self._left())
+        turn = replace(turn, limits=self._left())
         reason, sentence = self._over(turn, now)
         return turn if reason is None else _ended(turn, reason, sentence)
 
@@ -159,7 +159,7 @@ class Allowance:
         now = self._clock()
         sentence = day_sentence(self._own.agent, self._budget, spent, "calls", now)
         denied = Denied(card.call, Code.PERMISSION_DENIED, f"{sentence}. {_GO_ON}", "budget")
-        card = changed(card, attempt=0, result=refused(denied))
+        card = replace(card, attempt=0, result=refusal_result(denied))
         return card, AuditRow.about(card, "denied", now, rule="budget", result=card.result)
 
     def within(self, turn: Turn, accepted: Sequence[Accepted]) -> list[Accepted]:
@@ -184,7 +184,7 @@ class Allowance:
         if self._lends:
             tokens = None if limits.tokens is None else limits.tokens - lent.tokens
             cost_usd = None if limits.cost_usd is None else limits.cost_usd - lent.cost_usd
-            limits = changed(limits, tokens=tokens, cost_usd=cost_usd)
+            limits = replace(limits, tokens=tokens, cost_usd=cost_usd)
         return limits if self._budget is None else within_budget(limits, self._budget, self._spent)
 
     def _over(self, turn: Turn, now: float) -> tuple[EndReason | None, str]:
@@ -192,7 +192,7 @@ class Allowance:
         used, own = turn.used() + Spending(wall_s=turn.own_s(self._monotonic())), self._own.limits
         if self._budget is not None:
             spent = used + self._spent
-            if part := used_up(changed(self._budget, calls=None), spent):
+            if part := used_up(replace(self._budget, calls=None), spent):
                 return _REASONS[part], f"{day_sentence(turn.agent, self._budget, spent, part, now)}."
         if part := used_up(Budget(None, own.tokens, own.cost_usd), used + self._lent):
             by_itself, lent, most = (amount(part, getattr(one, part)) for one in (used, self._lent, own))
@@ -202,7 +202,7 @@ class Allowance:
 
 def _ended(turn: Turn, reason: EndReason, sentence: str) -> Turn:
     words = last_words(turn)
-    return changed(turn, ending=Ending(reason, f"{words}\n\n({sentence})" if words else sentence))
+    return replace(turn, ending=Ending(reason, f"{words}\n\n({sentence})" if words else sentence))
 
 
 def _refused(one: Accepted, sentence: str) -> Accepted:

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from toolwire.decide.patterns import standing_yes
-from toolwire.deliver.endings import rejected
+from toolwire.decide.patterns import matching_approval
+from toolwire.deliver.endings import rejection
 from toolwire.errors import Fenced
 from toolwire.hub.calls import Waiting
 from toolwire.hub.judging import judge_again
@@ -15,7 +15,7 @@ from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolCall
 from toolwire.protocol.events import ApprovalAsked, Emit
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForApproval
 
 _MOST_LOOKED_AT = 1_000
@@ -42,14 +42,14 @@ class ApprovalGate:
         services, call = self._services, card.call
         earlier = await self._earlier_approval(request)
         if not earlier and services.approve is None and not services.suspends:
-            return rejected(call, f"{request.reason} No approver is present; tell the user what you wanted to do.")
+            return rejection(call, f"{request.reason} No approver is present; tell the user what you wanted to do.")
         question = self._question(card, request)
         async with self._counting():  # calls of one step ask together, and all of them count
             if not earlier and (limit := await self._approval_limit(call)):
-                return rejected(call, limit)
+                return rejection(call, limit)
             asked = await services.store.request_approval(question, self._row(card, request))
         if asked.digest != request.digest:
-            return rejected(
+            return rejection(
                 call, "Tool, arguments, policy or files have changed since approval was requested; make a new call."
             )
         if asked.state is ApprovalState.OPEN:
@@ -76,12 +76,12 @@ class ApprovalGate:
                 return self._granted(call, request, asked)
             case ApprovalState.REJECTED:
                 reason = asked.word.reason
-                return rejected(call, f"The user did not allow {call.name!r}{': ' + reason if reason else '.'}")
+                return rejection(call, f"The user did not allow {call.name!r}{': ' + reason if reason else '.'}")
             case ApprovalState.EXPIRED:
-                return rejected(call, f"No one approved {call.name!r} in time, so it did not run.")
+                return rejection(call, f"No one approved {call.name!r} in time, so it did not run.")
         if self._services.suspends:
             return Waiting((ForApproval(asked.id),))
-        return rejected(call, f"More approvals are needed before {call.name!r} may run.")
+        return rejection(call, f"More approvals are needed before {call.name!r} may run.")
 
     async def _earlier_approval(self, request: NeedsApproval) -> Sequence[Approval]:
         """The answers of an earlier approval that covers this call too: for the whole turn, or for a pattern."""
@@ -93,7 +93,7 @@ class ApprovalGate:
         cards = [
             card for card in await store.active_patterns() if (card.project, card.agent) == (turn.project, turn.agent)
         ]
-        found = standing_yes(cards, tool, request.allowed.arguments, request.policy) if cards else None
+        found = matching_approval(cards, tool, request.allowed.arguments, request.policy) if cards else None
         return () if found is None else _repeated(found, f"allowed by pattern: {found.pattern}")
 
     async def _approval_limit(self, call: ToolCall) -> str:
@@ -156,15 +156,15 @@ class ApprovalGate:
         arguments = asked.word.arguments
         if arguments is None:
             return request.allowed
-        decision = judge_again(self._services, self._turn, changed(call, arguments=arguments))
+        decision = judge_again(self._services, self._turn, replace(call, arguments=arguments))
         if isinstance(decision, Denied):
             return decision
         if isinstance(decision, NeedsApproval) and decision.refusal:
-            return rejected(call, decision.refusal)
+            return rejection(call, decision.refusal)
         if isinstance(decision, NeedsApproval) and decision.quorum > len(asked.agreed):
-            return rejected(call, f"With the arguments that the user chose, {decision.quorum} approvals are needed.")
+            return rejection(call, f"With the arguments that the user chose, {decision.quorum} approvals are needed.")
         allowed = decision.allowed if isinstance(decision, NeedsApproval) else decision
-        return changed(allowed, notes=(*allowed.notes, "the user changed the arguments"))
+        return replace(allowed, notes=(*allowed.notes, "the user changed the arguments"))
 
 
 def _repeated(card: ApprovalCard, reason: str) -> Sequence[Approval]:

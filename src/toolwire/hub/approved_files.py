@@ -5,7 +5,6 @@ this content only. They are taken once more right before the command runs.
 """
 
 import asyncio
-from dataclasses import replace
 
 from toolwire.decide.command_files import CommandFiles, command_files
 from toolwire.decide.families import FOLDER_ARGUMENT, SHELL_ARGUMENT
@@ -16,7 +15,7 @@ from toolwire.execute.file_digests import FileDigests, file_digests
 from toolwire.execute.readable_keys import readable_keys
 from toolwire.protocol.calls import Allowed, NeedsApproval
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 
 _SHOWN_DIGITS = 12
 _MOST_SHOWN = 8
@@ -53,7 +52,7 @@ async def bind_files(request: NeedsApproval, grant: Grant) -> tuple[NeedsApprova
     if not told and not found.digests:
         return request, None
     whole = digest({"question": request.digest, "files": found.digests})
-    bound = changed(request, digest=whole, reason=f"{request.reason} {told}".rstrip())
+    bound = replace(request, digest=whole, reason=f"{request.reason} {told}".rstrip())
     return bound, ApprovedFiles(allowed.arguments[SHELL_ARGUMENT], root, named, found.digests)
 
 

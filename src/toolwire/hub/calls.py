@@ -8,13 +8,13 @@ runs on its own.
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Effect, Tool
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
 
 REPEATABLE = {Effect.PURE, Effect.IDEMPOTENT}
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """A call that is on record, with our decision. A process began an `interrupted` one and never finished it."""
@@ -39,7 +39,7 @@ class Accepted:
         return journaled or effect in REPEATABLE
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Refused:
     """The call may not run."""
@@ -47,7 +47,7 @@ class Refused:
     denied: Denied
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The call has no result yet. What it waits for is kept with its turn."""
@@ -55,7 +55,7 @@ class Waiting:
     waits: tuple[Wait, ...]
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Detached:
     """The call runs on its own, and its turn does not wait for it."""

@@ -1,12 +1,12 @@
 """Ending a turn from outside: what had not run never does, and every call of it has a result."""
 
-from toolwire.deliver.endings import canceled
+from toolwire.deliver.endings import canceled_result
 from toolwire.errors import CallHeld, NotFound
-from toolwire.loop.step import stopped
+from toolwire.loop.step import end_turn
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult, ForTurn, Wait
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 
@@ -54,14 +54,14 @@ async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANC
             await cancel_turn(store, child, now, reason)
         cards = await store.calls(turn_id=turn_id, limit=_MOST_CALLS)
         held = [
-            await _end_call(store, changed(card, epoch=turn.epoch), now, reason)
+            await _end_call(store, replace(card, epoch=turn.epoch), now, reason)
             for card in cards
             if card.result is None
         ]
         if waits := tuple(one for one in held if one is not None):
-            await store.release(changed(turn, waits=waits))
+            await store.release(replace(turn, waits=waits))
             return waits
-        await store.end(stopped(turn, Ending(EndReason.CANCELED, reason)), _stats(kept, cards))
+        await store.end(end_turn(turn, Ending(EndReason.CANCELED, reason)), _stats(kept, cards))
     except BaseException:
         await store.release(turn)
         raise
@@ -79,7 +79,7 @@ async def cancel_asked(store: Store, turn: Turn) -> str:
 async def _end_call(store: Store, card: CallCard, now: float, reason: str) -> ForResult | None:
     """End a call, or ask its holder to; then, what is to be waited for."""
     begun = card.attempt > 0
-    result = canceled(card.call, begun=begun)
+    result = canceled_result(card.call, begun=begun)
     try:
         await store.close(card, result, [AuditRow.about(card, "finished", now, result=result)], ran=begun)
     except CallHeld as held:

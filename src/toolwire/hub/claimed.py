@@ -10,7 +10,7 @@ from toolwire.protocol.events import Emit
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Limits, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 
 class ClaimedJourney(Journey):
@@ -40,7 +40,7 @@ class ClaimedJourney(Journey):
 
     def _context(self, allowed: Allowed) -> Context:
         info, card = self._info, self._card
-        return changed(
+        return replace(
             super()._context(allowed), tainted_by=info.tainted_by, approved=info.approved, record_id=card.record_id,
             epoch=card.epoch,
         )  # fmt: skip

@@ -6,7 +6,7 @@ from toolwire.deliver.endings import unknown
 from toolwire.errors import CallHeld, Fenced, NotFound
 from toolwire.hub.calls import REPEATABLE
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 
 GRACE_S = 3600.0
@@ -21,7 +21,7 @@ async def settle_detached(store: Store, now: float) -> list[CallCard]:
             kept = await store.turn(card.turn_id, project=card.project)
             result = unknown(card)
             row = AuditRow.about(card, "finished", now, result=result)
-            await store.close(changed(card, epoch=kept.opening.epoch, token=""), result, [row])
+            await store.close(replace(card, epoch=kept.opening.epoch, token=""), result, [row])
     return lost
 
 

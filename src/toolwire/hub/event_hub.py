@@ -16,14 +16,14 @@ from typing import Protocol
 from toolwire.protocol.events import Emit, Event, EventEnvelope
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import making
+from toolwire.protocol.values import constructor
 
 Watch = Callable[[EventEnvelope], None]
 
 MOST_BEHIND = 10_000
 
 _log = logging.getLogger(__name__)
-_envelope = making(EventEnvelope)
+_envelope = constructor(EventEnvelope)
 
 
 class Telemetry(Protocol):

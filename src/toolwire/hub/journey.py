@@ -13,7 +13,7 @@ from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from toolwire.deliver.endings import busy, canceled, refused, unknown
+from toolwire.deliver.endings import busy, canceled_result, refusal_result, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
 from toolwire.deliver.told import with_told
 from toolwire.errors import CallHeld, StoreError, StoreUnavailable, Suspended
@@ -38,7 +38,7 @@ from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import USUAL, Delivery, InProcess
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, making_from
+from toolwire.protocol.values import constructor_from, replace
 from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record.story import receipt
 
@@ -60,7 +60,7 @@ _ASKER, _BEFORE = "agent:asking", "tool:before"
 _PASSWORD_STAYS = (
     "It was not sent: the password in its address would be kept on the way. Give the worker a secret, and name that."
 )
-_context = making_from(
+_context = constructor_from(
     Context, "call_id", "turn_id", "project", "agent", "grant", "timeout_s", "attempt", "thread", "tainted_by",
     "recorder", "approved", "begins", "trace",
 )  # fmt: skip
@@ -112,7 +112,7 @@ class Journey:
                 case Detached():
                     return receipt(self._card.call)
                 case Refused(denied):
-                    outcome, rule = refused(denied), denied.rule
+                    outcome, rule = refusal_result(denied), denied.rule
         result = self._card.result
         if result is None:  # otherwise another process has finished it meanwhile
             try:
@@ -129,7 +129,7 @@ class Journey:
         outcome = await asyncio.shield(first)
         if isinstance(outcome, Waiting):
             return outcome
-        return await close_call(self._services, card, changed(outcome, call_id=card.call.id), "repeated", ran=False)
+        return await close_call(self._services, card, replace(outcome, call_id=card.call.id), "repeated", ran=False)
 
     def _outcome(self) -> Awaitable[Outcome]:
         """What comes of the call: it runs, is refused, or waits."""
@@ -197,7 +197,7 @@ class Journey:
             return result
         if request.refusal:
             return Refused(Denied(self._card.call, Code.PERMISSION_DENIED, request.refusal, "policy"))
-        return changed(request, reason=f"{request.reason} {trial.wanted}".rstrip())
+        return replace(request, reason=f"{request.reason} {trial.wanted}".rstrip())
 
     # Calls that other processes run
 
@@ -221,7 +221,7 @@ class Journey:
             return stale
         allowed = self._before_the_deadline(allowed)
         trace = services.events.trace_of(self._turn)
-        context = changed(
+        context = replace(
             self._context(allowed), record_id=card.record_id, epoch=card.epoch, step_id=card.step_id, trace=trace
         )  # fmt: skip
         try:
@@ -288,7 +288,7 @@ class Journey:
         card = await services.store.detach(self._card)
         if card.result is not None:
             return card.result
-        self._card = changed(self._card, detached=True)
+        self._card = replace(self._card, detached=True)
         task = asyncio.create_task(self._finish_detached(allowed), name="toolwire-detached-call")
         services.detached.add(task)
         task.add_done_callback(services.detached.discard)
@@ -332,7 +332,7 @@ class Journey:
             except StoreUnavailable:
                 continue
             except StoreError:
-                card = changed(self._card, cancel="its lease is lost")
+                card = replace(self._card, cancel="its lease is lost")
             if card.cancel or card.result is not None:
                 work.cancel()
                 return
@@ -355,7 +355,7 @@ class Journey:
                         ticket.until = executor.leftover(Context(call.id, self._turn.id).idempotency_key)
         except Busy as lost:
             result = busy(call, lost.resource, lost.holder, patience_s)
-            return changed(result, queued_ms=(perf_counter() - asked) * 1000)
+            return replace(result, queued_ms=(perf_counter() - asked) * 1000)
 
     async def _run(self, allowed: Allowed, asked: float = 0.0, trial: Trial | None = None) -> Outcome:
         """Wait for a slot, claim the call unless it is only tried, and run it. It was `asked` for at some time."""
@@ -385,12 +385,12 @@ class Journey:
         if type(result) is not ToolResult:
             return result
         if queued_ms >= _NOTICEABLE_MS:
-            result = changed(result, queued_ms=queued_ms)
+            result = replace(result, queued_ms=queued_ms)
         delivery = allowed.tool.delivery
         if (options := allowed.call.options) is not None and options.delivery is not None:
             delivery = options.delivery
         if delivery is not _TO_MODEL and result.ok:
-            result = changed(result, delivery=delivery)
+            result = replace(result, delivery=delivery)
         return result if is_plain(result, turn.limits) else await show_result(services, turn.limits, allowed, result)
 
     async def _claim(self, trial: Trial | None, until: float | None = None) -> ToolResult | Waiting | None:
@@ -416,7 +416,7 @@ class Journey:
             allowed = self._before_the_deadline(allowed)
         context = self._context(allowed)
         if trial is not None:
-            context = changed(context, trial=trial, begins=not_noted)
+            context = replace(context, trial=trial, begins=not_noted)
         try:
             if self._files is not None and (stale := await self._stale(allowed)) is not None:
                 return stale
@@ -464,20 +464,20 @@ class Journey:
         """
         secrets = self._services.secrets
         if limits := secrets.limits(allowed):
-            context = changed(context, grant=changed(context.grant, network=(*context.grant.network, *limits)))
+            context = replace(context, grant=replace(context.grant, network=(*context.grant.network, *limits)))
         if not isinstance(allowed.tool.target, InProcess):
             return secrets.with_passwords(allowed), context
-        return allowed, changed(context, reveal=secrets.revealed)
+        return allowed, replace(context, reveal=secrets.revealed)
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:
         """The call with no more time than its turn has left. Time in which approvals were pending is not the turn's."""
         if self._turn.limits.deadline_s is None:
             return allowed
-        turn = changed(self._turn, waited_s=self._turn.waited_s + self._slots.waited_s)
+        turn = replace(self._turn, waited_s=self._turn.waited_s + self._slots.waited_s)
         left_s = time_left_s(turn, self._services.monotonic()) or 0.0
         if left_s >= allowed.timeout_s:
             return allowed
-        return changed(allowed, timeout_s=left_s, notes=(*allowed.notes, DEADLINE_NOTE))
+        return replace(allowed, timeout_s=left_s, notes=(*allowed.notes, DEADLINE_NOTE))
 
     def _context(self, allowed: Allowed) -> Context:
         turn, emit, services, card = self._turn, self._emit, self._services, self._card
@@ -506,14 +506,14 @@ class Journey:
 
         if self._output is None:
             self._output = OutputBuffer(tell, clean)
-        return changed(context, report=report, write=self._output.write)
+        return replace(context, report=report, write=self._output.write)
 
     # The end
 
     async def _cancel(self) -> None:
         begun = self._one.interrupted or self._begun
         with suppress(CallHeld):  # a process that took the call over still runs it
-            await close_call(self._services, self._card, canceled(self._card.call, begun=begun), ran=begun)
+            await close_call(self._services, self._card, canceled_result(self._card.call, begun=begun), ran=begun)
 
     def _tell_finished(self, result: ToolResult, *, replayed: bool = False) -> ToolResult:
         if self._output is not None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from toolwire.decide.ladder import Case, decide, too_many
 from toolwire.define.canonical import digest
-from toolwire.deliver.endings import refused
+from toolwire.deliver.endings import refusal_result
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.deliver.url_passwords import has_url_password, withhold
 from toolwire.hub.calls import REPEATABLE, Accepted
@@ -16,12 +16,12 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import ENDS_TURN, USUAL, Agreement, Effect, InProcess, Tool
 from toolwire.protocol.turns import Turn, TurnKind
-from toolwire.protocol.values import changed, making
+from toolwire.protocol.values import constructor, replace
 
 _MOST_PASSWORDS = 256
 _DETACH = AfterExecution.DETACH
 _NOT_ALONE = "{name!r} ends the turn, so it must be the only call of its step. Call it alone, after the other results."
-_case, _card, _accepted = making(Case), making(CallCard), making(Accepted)
+_case, _card, _accepted = constructor(Case), constructor(CallCard), constructor(Accepted)
 
 
 def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
@@ -68,7 +68,7 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
     else:
         tool = services.toolbox.get(call.name)
         if type(decision) is Denied:
-            result = refused(decision)
+            result = refusal_result(decision)
     effect, version = (tool.effect, tool.version) if tool is not None else (Effect.UNSAFE, "")
     record_id = services.new_id()
     return _card(
@@ -115,7 +115,7 @@ def withhold_passwords(services: Services, reply: Reply) -> Reply:
     for call in reply.calls:
         if has_url_password(call.arguments):
             heed_password(services, call)
-            return changed(reply, calls=tuple([withhold_password(services, each) for each in reply.calls]))
+            return replace(reply, calls=tuple([withhold_password(services, each) for each in reply.calls]))
     return reply
 
 
@@ -137,4 +137,4 @@ def withhold_password(services: Services, call: ToolCall) -> ToolCall:
         return call
     held = {one.name: Secret(one.value, frozenset({call.name}), anywhere=True) for one in found}
     services.secrets = services.secrets.plus(held, _MOST_PASSWORDS)
-    return changed(call, arguments=arguments, raw=None)
+    return replace(call, arguments=arguments, raw=None)

@@ -10,14 +10,14 @@ from typing import ParamSpec, TypeVar
 from toolwire.deliver import command_views
 from toolwire.deliver.command_views import View
 from toolwire.deliver.secrets import NO_SECRETS
-from toolwire.deliver.size import cleansed, fits, not_as_promised, taken_out, trimmed, whole
+from toolwire.deliver.size import fits, mark_removed, not_as_promised, taken_out, trim_result, whole
 from toolwire.deliver.visible import visible_result
 from toolwire.errors import StoreUnavailable
 from toolwire.hub.services import Services
 from toolwire.protocol.calls import Allowed, Text, ToolResult
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,7 +55,7 @@ async def show_result(services: Services, limits: Limits, allowed: Allowed, resu
 async def _cleansed(services: Services, limits: Limits, result: ToolResult, shown: ToolResult) -> ToolResult:
     """A result from which something was taken out."""
     safe, raw = await _worked(result, _safe, services, result, shown)
-    safe = cleansed(safe, await _kept(services, raw))
+    safe = mark_removed(safe, await _kept(services, raw))
     return safe if fits(safe, limits.result_chars) else await _shortened(services, limits, safe, raw)
 
 
@@ -67,22 +67,22 @@ async def _enveloped(
     if shown is not result:
         safe, raw = await _worked(result, _safe, services, result, shown)
         handle = await _kept(services, raw)
-        shown = changed(safe, handle=handle)
+        shown = replace(safe, handle=handle)
         view = command_views.with_note(command_views.view_of(safe, allowed.arguments), taken_out(handle))
     kept = None if command_views.fits(view, most) else await _kept(services, view.body.encode("utf-8", "replace"))
-    return command_views.enveloped(shown, view, most, kept, services.seal)
+    return command_views.with_envelope(shown, view, most, kept, services.seal)
 
 
 async def _set_aside(services: Services, result: ToolResult) -> ToolResult:
     """A result that is not what its tool promises: what it gave is kept, and only the reason is shown."""
-    given = changed(result, content=result.content[1:])
+    given = replace(result, content=result.content[1:])
     _, raw = await _worked(given, _visible_and_safe, services, given)
     return visible_result(not_as_promised(result, await _kept(services, raw) if raw else None))
 
 
 async def _shortened(services: Services, limits: Limits, shown: ToolResult, raw: bytes) -> ToolResult:
     """The result as the model will see it, and the whole kept."""
-    return await _worked(shown, trimmed, shown, limits.result_chars, await _kept(services, raw), raw)
+    return await _worked(shown, trim_result, shown, limits.result_chars, await _kept(services, raw), raw)
 
 
 def _visible_and_safe(services: Services, result: ToolResult) -> tuple[ToolResult, bytes]:

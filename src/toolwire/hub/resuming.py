@@ -7,7 +7,7 @@ turn over: the call would end as not found or refused, for good, and the approva
 from collections.abc import Iterator
 
 from toolwire.decide.ladder import works_in_folders
-from toolwire.decide.policy import resumed
+from toolwire.decide.policy import grant_of_resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.offer import covers
 from toolwire.errors import CannotResume
@@ -55,7 +55,7 @@ def _differences(card: CallCard, turn: Turn, toolbox: Toolbox, now: AgentSpec | 
 
 async def require_still_granted(store: Store, turn: Turn, toolbox: Toolbox, now: Grant) -> None:
     """Raise `CannotResume` where a call that people were asked about could not run for want of a grant or a tool."""
-    left = resumed(turn.grant, now)
+    left = grant_of_resumed(turn.grant, now)
     for card, approval in await approved_calls(store, turn.id):
         if missing := lacks(toolbox, card.call, turn.grant, left):
             raise CannotResume(turn.id, card.call.name, approval.id, missing)

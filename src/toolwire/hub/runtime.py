@@ -10,8 +10,8 @@ from operator import attrgetter
 from typing import Any
 
 from toolwire.define.toolbox import Toolbox
-from toolwire.deliver.endings import canceled
-from toolwire.disclose.offer import offered
+from toolwire.deliver.endings import canceled_result
+from toolwire.disclose.offer import visible_tools
 from toolwire.errors import NotFound, Suspended
 from toolwire.hub.calls import Accepted, Waiting
 from toolwire.hub.journey import Journey, close_call
@@ -44,7 +44,7 @@ class Runtime(Services):
         if not turn.limits.tools_enabled:
             return ()
         if turn.grant is not self._offer[0]:
-            self._offer = (turn.grant, offered(self.toolbox, turn.grant))
+            self._offer = (turn.grant, visible_tools(self.toolbox, turn.grant))
         return self._offer[1]
 
     async def execute(
@@ -195,7 +195,7 @@ class Runtime(Services):
 
     async def cancel_call(self, card: CallCard, *, begun: bool) -> None:
         """End a call that will not run any more. One that had `begun` may have taken effect."""
-        await close_call(self, card, canceled(card.call, begun=begun), ran=begun)
+        await close_call(self, card, canceled_result(card.call, begun=begun), ran=begun)
 
     async def close(self) -> None:
         """Let calls that run on their own finish, each within its time, and let go of what was started.

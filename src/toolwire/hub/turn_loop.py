@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from toolwire.define.canonical import digest
-from toolwire.deliver.quotations import unquoted
+from toolwire.deliver.quotations import drop_quoted_calls
 from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import StoreError, Suspended
 from toolwire.hub.allowance import Allowance
@@ -16,22 +16,22 @@ from toolwire.hub.calls import Accepted
 from toolwire.hub.judging import withhold_passwords
 from toolwire.hub.runtime import Runtime
 from toolwire.hub.slots import Slots
-from toolwire.loop.compaction import told
+from toolwire.loop.compaction import messages_to_send
 from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
 from toolwire.loop.step import (
     AskModel,
     Echo,
     Finished,
     RunCalls,
-    answered,
-    asked,
+    append_note,
+    append_reply,
+    append_results,
+    end_turn,
     last_words,
-    minted,
     next_step,
-    noted,
-    replied,
-    stopped,
     was_tainted,
+    with_last_request,
+    with_own_ids,
     within_step,
 )
 from toolwire.models.waits import waits_end_in, waits_told_to
@@ -40,27 +40,27 @@ from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, Res
 from toolwire.protocol.events import Emit, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted, TurnWaiting
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed, dataclass, making
+from toolwire.protocol.values import constructor, dataclass, replace
 from toolwire.record.contract import KeptTurn, TurnStats
-from toolwire.wire.formats.tally import FormatTally, merged, tally
+from toolwire.wire.formats.tally import FormatTally, merge_tallies, tally
 
-_request, _digest_of = making(Request), attrgetter("card.args_digest")
+_request, _digest_of = constructor(Request), attrgetter("card.args_digest")
 
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
 
 def fold(kept: KeptTurn, runtime: Runtime) -> Turn:
     """A stored turn as it stands: everything that happened, folded over how it began."""
-    turn = changed(kept.opening, tainted=was_tainted(kept.opening.messages))
+    turn = replace(kept.opening, tainted=was_tainted(kept.opening.messages))
     for event in kept.events:
         match event:
             case Reply():
-                turn = replied(asked(turn), event)
+                turn = append_reply(with_last_request(turn), event)
             case ResultsMessage(results):
                 digests = [digest(call.arguments) for call in turn.pending]
-                turn = answered(turn, results, echoes(turn.pending, digests, results, runtime))
+                turn = append_results(turn, results, echoes(turn.pending, digests, results, runtime))
             case Note():
-                turn = noted(turn, event)
+                turn = append_note(turn, event)
     return turn
 
 
@@ -142,7 +142,7 @@ class Runner:
         required = turn.limits.must_end_with
         if required and turn.ending is None and not self._names.intersection(required):
             said = f"This turn must end with {' or '.join(required)}, which it is not offered."
-            turn = stopped(turn, Ending(EndReason.MUST_END_WITH, said))
+            turn = end_turn(turn, Ending(EndReason.MUST_END_WITH, said))
         held = _Held(turn)
         try:
             if self._emit:
@@ -155,7 +155,7 @@ class Runner:
             await asyncio.gather(*self._writing, return_exceptions=True)
             left = self._left(held.turn)
             if isinstance(error, Suspended):
-                left = changed(left, waits=error.waits)
+                left = replace(left, waits=error.waits)
             with suppress(StoreError):  # the store tries again what it cannot do now; a turn taken over is not ours
                 await asyncio.shield(self._runtime.store.release(left))
             if not isinstance(error, Suspended):
@@ -167,7 +167,7 @@ class Runner:
     def _left(self, turn: Turn) -> Turn:
         """A turn as it is left in mid-step: people may have been waited for, whatever became of it."""
         waited_s = self._slots.waited_s if self._slots and turn.pending else 0.0
-        return changed(turn, waited_s=turn.waited_s + waited_s)
+        return replace(turn, waited_s=turn.waited_s + waited_s)
 
     def _offer(self, turn: Turn) -> tuple[Tool, ...]:
         """What the turn may see; a model that cannot be shown so many tools gets the ones most likely meant."""
@@ -196,7 +196,7 @@ class Runner:
                     if self._intervene is not None:
                         held.turn = await self._intervened(held.turn, self._intervene)
                     if held.turn.ending is None:
-                        held.turn = await self._ask(held.turn if step.closing is None else asked(held.turn))
+                        held.turn = await self._ask(held.turn if step.closing is None else with_last_request(held.turn))
                 case Finished():
                     return await self._end(held.turn, step.ending)
 
@@ -204,10 +204,10 @@ class Runner:
         """Let a person steer before the model speaks: say something to it, or stop the turn."""
         asked_at = self._runtime.monotonic()
         word = await intervene(turn)
-        turn = changed(turn, waited_s=turn.waited_s + self._runtime.monotonic() - asked_at)
+        turn = replace(turn, waited_s=turn.waited_s + self._runtime.monotonic() - asked_at)
         match word:
             case Ending():
-                return stopped(turn, word)
+                return end_turn(turn, word)
             case str():
                 return await self._note(turn, word)
         return turn
@@ -217,7 +217,7 @@ class Runner:
         await self._runtime.store.append_note(turn, note)
         if self._emit:
             self._emit(Noted(text))
-        return noted(turn, note)
+        return append_note(turn, note)
 
     async def _ask(self, turn: Turn) -> Turn:
         closing = turn.closing
@@ -240,23 +240,23 @@ class Runner:
             answer = self._model.ask(request, self._deltas)
             reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
         except _DeadlineOver:
-            return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
+            return end_turn(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
         left_out = 0
         if reply.calls or reply.left_out:
             if reply.left_out or len(reply.calls) > turn.limits.calls_per_step:
                 reply, left_out = within_step(turn, reply)
-            reply = withhold_passwords(self._runtime, minted(turn, unquoted(reply, turn.messages)))
+            reply = withhold_passwords(self._runtime, with_own_ids(turn, drop_quoted_calls(reply, turn.messages)))
         if turn.limits.tokens is not None and not reply.usage.total_tokens:
-            reply = changed(reply, usage=estimated_usage(request, reply))
+            reply = replace(reply, usage=estimated_usage(request, reply))
         if self._offered and self._tools and closing is None:
             self._formats.append(tally(self._model.name, self._offered, reply))
         if self._emit:
             self._emit(ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
-        after = replied(turn, reply)
+        after = append_reply(turn, reply)
         if self._emit:
             self._tell_notes(turn.messages, after.messages, self._emit)
         if reply.calls and not after.pending:
-            reply = changed(reply, calls=())
+            reply = replace(reply, calls=())
         reserve = None
         if self._allowance is not None:
             self._allowance.learn_price(reply, self._model)
@@ -269,7 +269,7 @@ class Runner:
     def _sent(self, turn: Turn) -> tuple[Message, ...]:
         """What the model is sent of a conversation. A summary is made between turns, never within one."""
         if self._told is None:
-            self._told = len(turn.messages), told(turn.messages)
+            self._told = len(turn.messages), messages_to_send(turn.messages)
         count, sent = self._told
         return turn.messages if len(sent) == count else (*sent, *turn.messages[count:])
 
@@ -298,10 +298,10 @@ class Runner:
         if began:
             self._tally.add_batch(results, slots, (perf_counter() - began) * 1000)
         digests = map(_digest_of, self._accepted)
-        after = answered(turn, results, echoes(turn.pending, digests, results, self._runtime))
+        after = append_results(turn, results, echoes(turn.pending, digests, results, self._runtime))
         if self._emit:
             self._tell_notes(turn.messages, after.messages, self._emit)
-        return changed(after, waited_s=after.waited_s + slots.waited_s) if slots.waited_s else after
+        return replace(after, waited_s=after.waited_s + slots.waited_s) if slots.waited_s else after
 
     async def _end(self, turn: Turn, ending: Ending) -> Turn:
         while self._writing:
@@ -309,12 +309,12 @@ class Runner:
         if turn.pending:
             await self._runtime.abandon(self._accepted)
         if turn.pending or turn.ending is not ending:
-            turn = stopped(turn, ending)
+            turn = end_turn(turn, ending)
         elapsed_ms = (perf_counter() - self._tally.began) * 1000
         stats = TurnStats(
             turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._tally.peak,
             self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
-            merged(self._formats) if self._formats else (), turn.own_s(self._runtime.monotonic()),
+            merge_tallies(self._formats) if self._formats else (), turn.own_s(self._runtime.monotonic()),
         )  # fmt: skip
         await self._runtime.store.end(turn, stats)
         if self._emit:

@@ -28,7 +28,7 @@ def summary_note(kept: int) -> Note:
     return Note(_TOLD.format(kept))
 
 
-def told(messages: Sequence[Message]) -> tuple[Message, ...]:
+def messages_to_send(messages: Sequence[Message]) -> tuple[Message, ...]:
     """What a model is sent of a conversation: its newest summary, the messages that it leaves out, and all since."""
     sent: list[Message] = []
     for message in messages:

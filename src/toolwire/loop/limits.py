@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from toolwire.protocol.budgets import Budget, Number, Spending, least
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.turns import EndReason, Limits, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 ECHOES_KEPT = 20
 CHARS_PER_TOKEN = 4
@@ -83,7 +83,7 @@ def ending_reason(turn: Turn, now: float) -> EndReason | None:
 
 def within_budget(limits: Limits, budget: Budget, spent: Spending) -> Limits:
     """A turn's limits cut down to what others have left of the day. What it may call is counted elsewhere."""
-    return changed(
+    return replace(
         limits,
         tokens=least(limits.tokens, _left(budget.tokens, spent.tokens)),
         cost_usd=least(limits.cost_usd, _left(budget.cost_usd, spent.cost_usd)),

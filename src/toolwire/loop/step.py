@@ -36,12 +36,12 @@ from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessag
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed, changing, dataclass, making, quick
+from toolwire.protocol.values import changing, constructor, dataclass, fast_frozen, replace
 
 Echo = tuple[str, ...]
 """The digest of a call's arguments, the tool's name, and how it ended in which words."""
 
-_results, _with_id = making(ResultsMessage), changing(ToolCall, "id")
+_results, _with_id = constructor(ResultsMessage), changing(ToolCall, "id")
 _with_calls = changing(Reply, "calls")
 _after_calls = changing(Turn, "usage", "iterations", "messages", "pending")
 _after_results = changing(
@@ -52,7 +52,7 @@ _MOST_PROBLEMS = 64
 _MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned", "unclear"}
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class AskModel:
     """The model must speak next. `closing` says why this is the last step; then tools are off."""
@@ -60,7 +60,7 @@ class AskModel:
     closing: EndReason | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class RunCalls:
     """These calls want results."""
@@ -68,7 +68,7 @@ class RunCalls:
     calls: tuple[ToolCall, ...]
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Finished:
     ending: Ending
@@ -76,7 +76,7 @@ class Finished:
 
 Step = AskModel | RunCalls | Finished
 
-_ASK, _run = AskModel(), making(RunCalls)
+_ASK, _run = AskModel(), constructor(RunCalls)
 
 
 def next_step(turn: Turn, now: float) -> Step:
@@ -93,14 +93,14 @@ def next_step(turn: Turn, now: float) -> Step:
     return _ASK if reason is None else AskModel(reason)
 
 
-def asked(turn: Turn) -> Turn:
+def with_last_request(turn: Turn) -> Turn:
     """The turn as it stands when the model is asked: on the last step it carries the request for an answer."""
     reason = closing_reason(turn) if turn.closing is None else None
     if reason is None:
         return turn
     words = last_reminder(turn) if turn.limits.must_end_with else f"{CLOSING_WORDS[reason]} {FINAL_REQUEST}"
     note = Note(words)
-    return changed(turn, closing=reason, messages=(*turn.messages, note))
+    return replace(turn, closing=reason, messages=(*turn.messages, note))
 
 
 def within_step(turn: Turn, reply: Reply) -> tuple[Reply, int]:
@@ -120,10 +120,10 @@ def within_step(turn: Turn, reply: Reply) -> tuple[Reply, int]:
             item for item in carry.get("items", ()) if not (isinstance(item.get("call"), int) and item["call"] >= kept)
         ]
         carry = {**carry, "items": items}
-    return changed(reply, calls=reply.calls[:kept], problems=(*problems, told), carry=carry), left_out
+    return replace(reply, calls=reply.calls[:kept], problems=(*problems, told), carry=carry), left_out
 
 
-def minted(turn: Turn, reply: Reply) -> Reply:
+def with_own_ids(turn: Turn, reply: Reply) -> Reply:
     """The reply with our own ids on its calls: a function of turn, step and place, so never repeated."""
     if not reply.calls:
         return reply
@@ -133,26 +133,26 @@ def minted(turn: Turn, reply: Reply) -> Reply:
     return _with_calls(reply, tuple([_with_id(call, f"{stem}_{n}") for n, call in enumerate(reply.calls, 1)]))
 
 
-def replied(turn: Turn, reply: Reply) -> Turn:
+def append_reply(turn: Turn, reply: Reply) -> Turn:
     """The turn after a reply of the model (to the turn as `asked` left it)."""
     iterations = turn.iterations + 1
     usage = turn.usage if reply.usage is NO_USAGE else turn.usage + reply.usage
     if (turn.closing is not None and not turn.limits.must_end_with) or not turn.limits.tools_enabled:
-        said = changed(reply, calls=()) if reply.calls else reply
+        said = replace(reply, calls=()) if reply.calls else reply
         reason = turn.closing or EndReason.ANSWERED
         ending = Ending(reason, reply.content.strip() or WITHOUT_ANSWER.get(reason, ""))
-        return changed(turn, usage=usage, iterations=iterations, messages=(*turn.messages, said), ending=ending)
+        return replace(turn, usage=usage, iterations=iterations, messages=(*turn.messages, said), ending=ending)
     messages = (*turn.messages, reply)
     if reply.calls:
         return _after_calls(turn, usage, iterations, messages, reply.calls)
     if turn.closing is None and (complaint := _unreadable(reply)):
         messages = (*messages, Note(complaint))
         failures = turn.failures + 1
-        return changed(turn, usage=usage, iterations=iterations, messages=messages, failures=failures)
+        return replace(turn, usage=usage, iterations=iterations, messages=messages, failures=failures)
     if turn.limits.must_end_with:
-        return _reminded(changed(turn, usage=usage, iterations=iterations, messages=messages))
+        return _reminded(replace(turn, usage=usage, iterations=iterations, messages=messages))
     ending = Ending(EndReason.ANSWERED, reply.content.strip())
-    return changed(turn, usage=usage, iterations=iterations, messages=messages, ending=ending)
+    return replace(turn, usage=usage, iterations=iterations, messages=messages, ending=ending)
 
 
 def _reminded(turn: Turn) -> Turn:
@@ -161,12 +161,12 @@ def _reminded(turn: Turn) -> Turn:
         words = last_words(turn)
         said = without_required(turn)
         ending = Ending(EndReason.MUST_END_WITH, f"{said} Its last words: {words}" if words else said)
-        return changed(turn, ending=ending)
+        return replace(turn, ending=ending)
     note = Note(reminder(turn))
-    return changed(turn, messages=(*turn.messages, note), reminders=turn.reminders + 1)
+    return replace(turn, messages=(*turn.messages, note), reminders=turn.reminders + 1)
 
 
-def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
+def append_results(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
     """The turn after all calls of its last reply have results; `echoes` are those that should make progress."""
     failed, tainted, terminated = 0, turn.tainted, False
     for result in results:
@@ -201,14 +201,14 @@ def was_tainted(messages: Iterable[Message]) -> bool:
     return bool(untrusted_sources(messages))
 
 
-def noted(turn: Turn, note: Note) -> Turn:
+def append_note(turn: Turn, note: Note) -> Turn:
     """The turn after a word to the model from outside."""
-    return changed(turn, messages=(*turn.messages, note))
+    return replace(turn, messages=(*turn.messages, note))
 
 
-def stopped(turn: Turn, ending: Ending) -> Turn:
+def end_turn(turn: Turn, ending: Ending) -> Turn:
     """The turn ended from outside: by a person, a cancellation or a limit."""
-    return changed(turn, ending=ending, pending=())
+    return replace(turn, ending=ending, pending=())
 
 
 def last_words(turn: Turn) -> str:

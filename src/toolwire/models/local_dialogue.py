@@ -45,7 +45,7 @@ _STANDARDS = {"date": "YYYY-MM-DD", "time": "HH:MM"}
 
 def render(messages: Sequence[Message], tools: Sequence[Tool]) -> str:
     """The whole dialogue, ending where the model would speak."""
-    return "".join(said(role, text) for role, text in turns(messages, tools)) + OPENING
+    return "".join(chat_turn(role, text) for role, text in turns(messages, tools)) + OPENING
 
 
 def turns(messages: Sequence[Message], tools: Sequence[Tool]) -> Iterator[tuple[str, str]]:
@@ -74,7 +74,7 @@ def _turn(message: Message, schemas: Mapping[str, Mapping[str, Any]], heard: str
             return "tool", f"note: {_indented(clip(text, RESULT_CHARS))}"
 
 
-def said(role: str, text: str) -> str:
+def chat_turn(role: str, text: str) -> str:
     """One turn in the model's own chat format. No text can break out of it."""
     return f"<|im_start|>{role}\n{text.replace('<|', '< |')}{CLOSING}\n"
 

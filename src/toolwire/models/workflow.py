@@ -15,7 +15,7 @@ from toolwire.plan.workflows import CALLS_PER_ROUND, CallOutcome, StepCall, Work
 from toolwire.protocol.calls import CallOptions, ToolCall, ToolResult
 from toolwire.protocol.chat import Delta, Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.turns import WORKFLOW_MODEL, Limits
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 _RESULT_CHARS = 4_000_000
 """No language model reads the results, and steps need them whole."""
@@ -43,7 +43,7 @@ class WorkflowModel:
 def workflow_limits(workflow: Workflow, usual: Limits) -> Limits:
     """The limits of a turn that runs a workflow. Its steps are its own limit; time and money stay as they are."""
     rounds = workflow.most_rounds() + 1
-    return changed(
+    return replace(
         usual,
         iterations=max(rounds, usual.iterations),
         consecutive_failures=rounds,

@@ -6,12 +6,12 @@ never a secret: a key is named by the variable that has it. What a turn may do (
 """
 
 from toolwire.protocol.budgets import Budget
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 AUTO = "auto"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class FormatSpec:
     """In which formats a model is told of tools, read, and given results; `auto` leaves it to toolwire."""
@@ -22,7 +22,7 @@ class FormatSpec:
     coach: bool = True
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """Which model answers and how it is reached. `key_env` names the variable with its key.
@@ -42,7 +42,7 @@ class ModelSpec:
     had_login: bool = False
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class SkillSpec:
     """A skill as it was when the agent was made; its tools count as the same while the digest does."""
@@ -52,7 +52,7 @@ class SkillSpec:
     digest: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ToolsSpec:
     """Where the tools come from (groups, modules, skills), and the names of all that there were in the end."""
@@ -63,7 +63,7 @@ class ToolsSpec:
     names: tuple[str, ...] = ()
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class GrantedByUser:
     """What was granted beyond the settings when the turn began: by flags, or in a request.
@@ -79,7 +79,7 @@ class GrantedByUser:
     confirms_all: bool = False
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
     """How to build the agent of a turn again, wherever the turn is taken up.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from toolwire.protocol.values import changed, dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen, replace
 
 
 class ApprovalState(StrEnum):
@@ -31,7 +31,7 @@ PATTERN_S = 86_400.0
 LONGEST_PATTERN_S = 30 * 86_400.0
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Approval:
     """An answer to one approval request. With `arguments` the call runs with those instead, if they pass every check.
@@ -63,7 +63,7 @@ class Approval:
         return f"{self.by} for {self.on_behalf_of}" if self.on_behalf_of else self.by
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ApprovalCard:
     """An open question with the exact arguments it is about. `digest` binds it to tool, arguments and policy.
@@ -125,7 +125,7 @@ class ApprovalCard:
 
     def at(self, now: float) -> "ApprovalCard":
         """The card as it stands at this time: past its hour an unanswered question is a no."""
-        return changed(self, late=True) if now >= self.expires_at and not self.late else self
+        return replace(self, late=True) if now >= self.expires_at and not self.late else self
 
     @property
     def pattern(self) -> str:
@@ -135,11 +135,11 @@ class ApprovalCard:
 
     def answered(self, answer: Approval, at: float = 0.0) -> "ApprovalCard":
         """The card with one more answer. Everyone has one voice: a second yes of the same person counts once."""
-        card = changed(self, answers=(*self.answers, answer))
+        card = replace(self, answers=(*self.answers, answer))
         if not card.pattern:
             return card
-        return changed(card, stands_until=at + min(LONGEST_PATTERN_S, *(one.lasts_s for one in card.answers)))
+        return replace(card, stands_until=at + min(LONGEST_PATTERN_S, *(one.lasts_s for one in card.answers)))
 
     def revoked(self) -> "ApprovalCard":
         """The card with its yes for a pattern taken back. What has run has run."""
-        return changed(self, stands_until=0.0)
+        return replace(self, stands_until=0.0)

@@ -2,14 +2,14 @@
 
 from typing import TypeVar
 
-from toolwire.protocol.checked import amount, checked, count, optional
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.checked import amount, check_fields, count, optional
+from toolwire.protocol.values import dataclass, fast_frozen
 
 Number = TypeVar("Number", int, float)
 
 
-@checked(calls=optional(count(0)), tokens=optional(count(0)), cost_usd=optional(amount), wall_s=optional(amount))
-@quick
+@check_fields(calls=optional(count(0)), tokens=optional(count(0)), cost_usd=optional(amount), wall_s=optional(amount))
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What an agent may use in one day (UTC), over all its turns. A part that is None does not apply.
@@ -23,7 +23,7 @@ class Budget:
     wall_s: float | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Spending:
     """What was used: by a turn, or by an agent in one day."""
@@ -45,7 +45,7 @@ class Spending:
         return self + Spending(-other.calls, -other.tokens, -other.cost_usd, -other.wall_s)
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Allotment:
     """What a question, or all its sub-agents together, may use: calls, tokens, money, and how many agents may begin."""
@@ -92,7 +92,7 @@ class Allotment:
         return (self.tokens is not None and self.tokens < 1) or (self.cost_usd is not None and self.cost_usd <= 0)
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ReservedShares:
     """The shares of a question's sub-agents: what these have used or still hold, and how many have begun."""

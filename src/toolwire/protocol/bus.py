@@ -5,7 +5,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 
 class AfterExecution(StrEnum):
@@ -34,7 +34,7 @@ def effective_action(
     return override or reported or registered
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class BusMessage:
     """One message. It is a doorbell: what it is about is in the store, and losing it only delays."""

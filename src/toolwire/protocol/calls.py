@@ -6,10 +6,10 @@ from typing import Any
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.protocol.tools import Delivery, Tool
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something wrong or remarkable in a model's output, in words and as a code that programs can test."""
@@ -20,7 +20,7 @@ class Problem:
     span: tuple[int, int] | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class CallOptions:
     """What a call says about itself beside its arguments: who gets its result, how long it may take, and which
@@ -32,7 +32,7 @@ class CallOptions:
     config_id: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A model's request to use a tool.
@@ -53,13 +53,13 @@ class ToolCall:
     options: CallOptions | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Image:
     """An image as base64 text with its media type."""
@@ -68,7 +68,7 @@ class Image:
     media_type: str = "image/png"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A pointer to something kept elsewhere."""
@@ -78,7 +78,7 @@ class Resource:
     media_type: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ErrorText:
     text: str
@@ -88,7 +88,7 @@ class ErrorText:
 Block = Text | Image | Resource | ErrorText
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a block comes from, as the runtime knows it: `kind` is user, operator, model or tool.
@@ -107,7 +107,7 @@ class Source:
         return f"{self.uris[0]}{more} by {self.name}" if self.uris else self.name or self.kind
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """What a tool may return when text alone will not do: blocks for the model, and a value for programs.
@@ -123,7 +123,7 @@ class ToolOutput:
     missing: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ToolError:
     """Why a call did not succeed: a code from the closed list, a sentence for the model, room for detail."""
@@ -138,7 +138,7 @@ class ToolError:
         return cls(code, message, OUTCOMES[code].retryable, detail)
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """How a call ended. There is exactly one for every accepted call.
@@ -220,7 +220,7 @@ def in_words(block: Block) -> str:
             return f"[{title or 'resource'}: {uri}]"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """The call may run, with these (checked and coerced) arguments and this much time."""
@@ -232,7 +232,7 @@ class Allowed:
     notes: tuple[str, ...] = ()
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Denied:
     """The call will not run. `rule` names the rung of the ladder that said so, `message` is what the model reads.
@@ -247,7 +247,7 @@ class Denied:
     left_out: int = 0
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
     """The call may run once so many people have agreed to exactly these arguments under exactly this policy.

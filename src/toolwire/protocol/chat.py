@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from toolwire.protocol.calls import Block, Problem, Source, Text, ToolCall, ToolResult, in_words
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What model calls consumed. `cost_usd` is None where no price is known, never zero by guess."""
@@ -36,7 +36,7 @@ class Usage:
 NO_USAGE = Usage()
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One answer of a model: the text people see, its reasoning, the calls it asks for, and what was wrong with it.
@@ -57,7 +57,7 @@ class Reply:
     left_out: int = field(default=0, compare=False)
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     """What a user said. Where pictures were shown too, `parts` has all of it in order, and `text` has it in words."""
@@ -73,7 +73,7 @@ class UserMessage:
         return cls(text) if all(isinstance(part, Text) for part in kept) else cls(text, kept)
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Note:
     """A word from the runtime to the model in mid-conversation: a warning, or the request for a final answer."""
@@ -81,7 +81,7 @@ class Note:
     text: str
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ResultsMessage:
     """The results of one reply's calls, one for each, in the order of the calls."""
@@ -111,7 +111,7 @@ def untrusted_sources(messages: Iterable[Message]) -> tuple[Source, ...]:
     return tuple(result.source for results in told for result in results if result.untrusted)
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Request:
     """Everything a model needs to answer once.
@@ -129,7 +129,7 @@ class Request:
     temperature: float | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """More of the text that people see."""
@@ -137,7 +137,7 @@ class TextDelta:
     text: str
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     """More of the model's reasoning."""
@@ -145,7 +145,7 @@ class ReasoningDelta:
     text: str
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class CallDelta:
     """More of a call being written: its place in the reply, its name once known, a piece of its arguments."""
@@ -158,7 +158,7 @@ class CallDelta:
 Delta = TextDelta | ReasoningDelta | CallDelta
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ProviderWait:
     """A provider cannot answer now, and is asked again after so many seconds. `reason` is what it said."""

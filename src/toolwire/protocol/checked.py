@@ -1,7 +1,7 @@
 """Values whose constructor takes what is clearly meant, and refuses the rest with a sentence.
 
 A wrong kind in a grant or a limit would otherwise be noticed when the first call is judged, or not at all. Only the
-constructor checks: `changed` and `making` are for values that are right already.
+constructor checks: `replace` and `constructor` are for values that are right already.
 """
 
 import math
@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=Enum)
@@ -20,8 +20,8 @@ Check = Callable[[Any], Any]
 """Gives the value of a field as it must be. Raises TypeError or ValueError; their text follows the field's name."""
 
 
-def checked(**checks: Check) -> Callable[[type[Value]], type[Value]]:
-    """Have the constructor of a `quick` class look at these fields. Those that were left out are right already."""
+def check_fields(**checks: Check) -> Callable[[type[Value]], type[Value]]:
+    """Have the constructor of a `fast_frozen` class look at these fields. Those left out are right already."""
 
     def decorate(kind: type[Value]) -> type[Value]:
         make = cast("Callable[..., Value]", kind.__new__)
@@ -37,7 +37,7 @@ def checked(**checks: Check) -> Callable[[type[Value]], type[Value]]:
                     right = _right(f"{kind.__name__}({name}=…)", checks[name], item)
                     if right is not item:
                         corrected[name] = right
-            return changed(value, **corrected) if corrected else value
+            return replace(value, **corrected) if corrected else value
 
         setattr(kind, "__new__", new)  # noqa: B010 (a plain assignment is not understood by type checkers)
         return kind
@@ -74,7 +74,7 @@ def one_of(kind: type[Choice]) -> Check:
                 return kind(item)
             except ValueError:
                 pass
-        raise ValueError(f"must be one of {choices}, not {shown(item)}")
+        raise ValueError(f"must be one of {choices}, not {describe_value(item)}")
 
     return check
 
@@ -100,18 +100,18 @@ def folders(item: Any) -> tuple[str, ...]:
 def folder(item: Any) -> Path:
     """One folder, as text or as a path; `~` stands for the user's home."""
     if not isinstance(item, (str, os.PathLike)) or not os.fspath(item):
-        raise TypeError(f"a folder is named by text or a Path, not by {shown(item)}")
+        raise TypeError(f"a folder is named by text or a Path, not by {describe_value(item)}")
     return Path(item).expanduser()
 
 
 def _texts(item: Any, what: str) -> Iterable[str]:
     listed = [item] if isinstance(item, str) else item
     if isinstance(listed, (Mapping, bytes)) or not isinstance(listed, Iterable):
-        raise TypeError(f"must be {what} in a list or set, not {shown(item)}")
+        raise TypeError(f"must be {what} in a list or set, not {describe_value(item)}")
     found = list(listed)
     for one in found:
         if not _is_name(one):
-            raise TypeError(f"must be {what} in a list or set; {shown(one)} is not one of them")
+            raise TypeError(f"must be {what} in a list or set; {describe_value(one)} is not one of them")
     return found
 
 
@@ -122,21 +122,21 @@ def _is_name(item: Any) -> bool:
 def text(item: Any) -> str:
     """A text."""
     if not isinstance(item, str):
-        raise TypeError(f"must be text, not {shown(item)}")
+        raise TypeError(f"must be text, not {describe_value(item)}")
     return item
 
 
 def flag(item: Any) -> bool:
     """True or False, and nothing that passes for one of them."""
     if not isinstance(item, bool):
-        raise TypeError(f"must be True or False, not {shown(item)}")
+        raise TypeError(f"must be True or False, not {describe_value(item)}")
     return item
 
 
 def mapping(item: Any) -> Any:
     """A mapping, such as a JSON Schema."""
     if not isinstance(item, Mapping):
-        raise TypeError(f"must be a dict, not {shown(item)}")
+        raise TypeError(f"must be a dict, not {describe_value(item)}")
     return item
 
 
@@ -147,7 +147,7 @@ def count(least: int) -> Check:
         if isinstance(item, float) and item.is_integer():
             item = int(item)
         if isinstance(item, bool) or not isinstance(item, int):
-            raise TypeError(f"must be a whole number, not {shown(item)}")
+            raise TypeError(f"must be a whole number, not {describe_value(item)}")
         if item < least:
             raise ValueError(f"must be at least {least}, not {item}")
         return item
@@ -158,7 +158,7 @@ def count(least: int) -> Check:
 def amount(item: Any) -> float:
     """A number that is not negative."""
     if isinstance(item, bool) or not isinstance(item, (int, float)):
-        raise TypeError(f"must be a number, not {shown(item)}")
+        raise TypeError(f"must be a number, not {describe_value(item)}")
     if not item >= 0 or math.isinf(item):
         raise ValueError(f"must be a number that is not negative, not {item}")
     return item
@@ -176,7 +176,7 @@ def optional(check: Check) -> Check:
     return lambda item: None if item is None or item == math.inf else check(item)
 
 
-def shown(item: Any) -> str:
+def describe_value(item: Any) -> str:
     """A value as it is named in a sentence."""
     said = repr(item)
     return said if len(said) <= 60 else f"{said[:59]}…"

@@ -10,7 +10,7 @@ from toolwire.protocol.provenance import FILE, Touched, UntrustedMark
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.traffic import NO_TRAFFIC, Traffic
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 
 def _no_report(message: str, fraction: float | None) -> None:
@@ -62,7 +62,7 @@ class Trial:
         self.wanted: str | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class CallInfo:
     """What a tool may know about its call. Data only, so that it can travel with the call; see `Context`."""
@@ -84,7 +84,7 @@ class CallInfo:
     step_id: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Context:
     """Given to a tool function that has a parameter of this type; that parameter is not shown to models.

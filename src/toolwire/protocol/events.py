@@ -10,7 +10,7 @@ from typing import Any
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, Reply, TextDelta
 from toolwire.protocol.turns import Ending, EndReason
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
 
 
@@ -126,7 +126,7 @@ Emit = Callable[[Event], None]
 """Is told each event of a turn. It runs in the turn's way and must not wait."""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class EventEnvelope:
     """An event with its place: `seq` counts from 1 each time a process takes the turn up, which is its `epoch`.

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
-from toolwire.protocol.checked import checked, count, names, one_of, text
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.checked import check_fields, count, names, one_of, text
+from toolwire.protocol.values import dataclass, fast_frozen
 
 TAINTED = "The turn that asks for this has read untrusted content"
 """The reason of the rule by which a sub-agent is as tainted as the turn that set it to work."""
@@ -27,10 +27,10 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
-@checked(
+@check_fields(
     verdict=one_of(Verdict), tools=names, permission=text, argument=text, pattern=text, reason=text, quorum=count(1)
 )
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One line of a policy, about the calls of some tools, or of all tools that need a permission.

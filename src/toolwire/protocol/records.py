@@ -7,7 +7,7 @@ from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.tools import USUAL, Agreement
-from toolwire.protocol.values import dataclass, making, quick
+from toolwire.protocol.values import constructor, dataclass, fast_frozen
 
 LONGEST_NAME = 800
 """In bytes: what every store can look for. An index of PostgreSQL takes 2,704 for a row, and some rows have three."""
@@ -28,7 +28,7 @@ def short_name(name: str, most: int = LONGEST_NAME) -> str:
     return f"{whole[:most].decode(errors='ignore')}…sha256:{sha256(whole).hexdigest()}"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class CallCard:
     """What is written down before a tool runs. `(turn_id, call.id)` is its identity; `result` is set once it ended.
@@ -75,7 +75,7 @@ def step_id(turn_id: str, step: int) -> str:
     return f"step_{turn_id}_{step}"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """A call that was given to a process elsewhere, which claims it. There is one for each call, in the store.
@@ -99,7 +99,7 @@ class Dispatch:
     sent: int = 0
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class AuditRow:
     """One line of the audit log: who did what to which call, under which rule, and how it went."""
@@ -150,5 +150,5 @@ def _circumstances(result: ToolResult) -> dict[str, Any]:
     return {**box, "untrusted": True, "origins": list(result.origins)} if result.untrusted else box
 
 
-_row = making(AuditRow)
+_row = constructor(AuditRow)
 _NO_DETAIL: Mapping[str, Any] = {}

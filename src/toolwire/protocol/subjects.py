@@ -8,7 +8,7 @@ import re
 from enum import StrEnum
 from typing import TypeVar
 
-from toolwire.protocol.checked import shown
+from toolwire.protocol.checked import describe_value
 from toolwire.protocol.values import dataclass
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -62,7 +62,7 @@ def check_token(token: object, what: str) -> str:
     """The token, if it may be part of a subject. Raises BadSubject."""
     if isinstance(token, str) and _TOKEN.fullmatch(token):
         return token
-    raise BadSubject(f"{what} must be 1 to {LONGEST_TOKEN} letters, digits, '_' or '-', not {shown(token)}")
+    raise BadSubject(f"{what} must be 1 to {LONGEST_TOKEN} letters, digits, '_' or '-', not {describe_value(token)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         if not _VERSION.fullmatch(self.version):
-            raise BadSubject(f"the protocol version of a subject is like {VERSION}, not {shown(self.version)}")
+            raise BadSubject(f"the protocol version of a subject is like {VERSION}, not {describe_value(self.version)}")
         check_token(self.project, "the project of a subject")
         check_token(self.channel, "the channel of a subject")
         if not 1 <= len(self.path) <= MOST_TARGETS:
@@ -117,11 +117,11 @@ class Subject:
     def parse(cls, text: object, *, versions: frozenset[str] = VERSIONS) -> "Subject":
         """The subject that a text is. Raises BadSubject, and WrongVersion where only the version is not understood."""
         if not isinstance(text, str) or len(text) > LONGEST_SUBJECT:
-            raise BadSubject(f"a subject is text of at most {LONGEST_SUBJECT} characters, not {shown(text)}")
+            raise BadSubject(f"a subject is text of at most {LONGEST_SUBJECT} characters, not {describe_value(text)}")
         tokens = text.split(".")
         if len(tokens) < 7 or tokens[0] != ROOT:
             example = f"{ROOT}.{VERSION}.<project>.<channel>.cmd.tool.<target>"
-            raise BadSubject(f"a subject is like {example}, not {shown(text)}")
+            raise BadSubject(f"a subject is like {example}, not {describe_value(text)}")
         _, version, project, channel, category, component, *path = tokens
         subject = cls(
             project, channel, _member(Category, category), _member(Component, component), tuple(path), version
@@ -177,7 +177,9 @@ class TargetSubject:
     def parse(cls, text: object, *, versions: frozenset[str] = VERSIONS) -> "TargetSubject":
         """Raises BadSubject. The marks may stand in their own places only."""
         if not isinstance(text, str) or len(text) > LONGEST_SUBJECT:
-            raise BadSubject(f"a target subject is text of at most {LONGEST_SUBJECT} characters, not {shown(text)}")
+            raise BadSubject(
+                f"a target subject is text of at most {LONGEST_SUBJECT} characters, not {describe_value(text)}"
+            )
         tokens = text.split(".")
         for place, mark in ((2, PROJECT_MARK), (3, CHANNEL_MARK)):
             if len(tokens) > place and tokens[place] == mark:
@@ -185,16 +187,16 @@ class TargetSubject:
         subject = Subject.parse(".".join(tokens), versions=versions)
         if not subject.is_tool_command and not subject.pmo_tool:
             places = "cmd.tool.<target> or cmd.sys.pmo.internal.<tool>"
-            raise BadSubject(f"a tool is called at {places}, not at {shown(text)}")
+            raise BadSubject(f"a tool is called at {places}, not at {describe_value(text)}")
         return cls(text, subject)
 
     def fill(self, project: str, channel: str) -> Subject:
         """The subject for a call of this project. Raises BadSubject where the template names another one."""
         own_project, own_channel = self.template.split(".")[2:4]
         if own_project not in (PROJECT_MARK, project):
-            raise BadSubject(f"{self.template} belongs to another project than {shown(project)}")
+            raise BadSubject(f"{self.template} belongs to another project than {describe_value(project)}")
         if own_channel not in (CHANNEL_MARK, channel):
-            raise BadSubject(f"{self.template} belongs to another channel than {shown(channel)}")
+            raise BadSubject(f"{self.template} belongs to another channel than {describe_value(channel)}")
         found = self.subject
         return Subject(project, channel, found.category, found.component, found.path, found.version)
 
@@ -207,7 +209,7 @@ class TargetSubject:
 def check_filter(text: object) -> str:
     """The filter, if it is one: tokens, `*` for any token, `>` at the end for all that follow. Raises BadSubject."""
     if not isinstance(text, str) or len(text) > LONGEST_SUBJECT:
-        raise BadSubject(f"a filter is text of at most {LONGEST_SUBJECT} characters, not {shown(text)}")
+        raise BadSubject(f"a filter is text of at most {LONGEST_SUBJECT} characters, not {describe_value(text)}")
     *front, last = text.split(".")
     for token in (*front, *(() if last == ">" else (last,))):
         if token != "*":
@@ -231,4 +233,6 @@ def _member(kind: type[Choice], token: str) -> Choice:
         return kind(token)
     except ValueError:
         names = ", ".join(kind)
-        raise BadSubject(f"the {kind.__name__.lower()} of a subject is one of {names}, not {shown(token)}") from None
+        raise BadSubject(
+            f"the {kind.__name__.lower()} of a subject is one of {names}, not {describe_value(token)}"
+        ) from None

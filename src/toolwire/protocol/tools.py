@@ -8,20 +8,20 @@ from typing import Any
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.checked import (
     above_zero,
-    checked,
+    check_fields,
     count,
+    describe_value,
     flag,
     folders,
     mapping,
     names,
     one_of,
     optional,
-    shown,
     text,
     texts,
 )
 from toolwire.protocol.policy import Autonomy, Rule
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 JsonObject = Mapping[str, Any]
 
@@ -52,11 +52,11 @@ class Delivery(StrEnum):
 
 def _examples(item: Any) -> tuple[JsonObject, ...]:
     if isinstance(item, (str, Mapping)) or not isinstance(item, Iterable):
-        raise TypeError(f"must be a list of arguments, each a dict, not {shown(item)}")
+        raise TypeError(f"must be a list of arguments, each a dict, not {describe_value(item)}")
     return tuple(map(mapping, item))
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class InProcess:
     """A tool that is a Python function of this process.
@@ -75,7 +75,7 @@ class InProcess:
     bind: Callable[[Mapping[str, Any], Any], Callable[[], Any]] | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """What was agreed about a call before it ran: what its turn does about it, and whether a result may change that."""
@@ -90,7 +90,7 @@ ENDS_TURN = "turn_end"
 """The category of tools that end their turn by themselves, and must be the only call of their step."""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Service:
     """A tool that lives in another process on this machine, which listens on the Unix socket at `address`."""
@@ -98,7 +98,7 @@ class Service:
     address: str
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Edge:
     """A tool that lives on a device, known by its name; "" is any device that offers it.
@@ -110,7 +110,7 @@ class Edge:
     tool: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class McpServer:
     """A tool of an MCP server, known by its name in the settings."""
@@ -118,7 +118,7 @@ class McpServer:
     server: str
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class BusService:
     """A tool of a service that gets its calls over a bus, at a subject such as `cg.v1r4.{project_id}.…cmd.tool.search`.
@@ -140,7 +140,7 @@ Target = InProcess | Service | Edge | McpServer | BusService
 """Where a tool lives. Each kind has its executor; see `execute.router`. A tool without a target cannot be run."""
 
 
-@checked(
+@check_fields(
     name=text, description=text, input_schema=mapping, output_schema=optional(mapping), tier=one_of(Tier),
     needs=names, effect=one_of(Effect), journaled=flag, reads=texts, writes=texts,
     requires_confirmation=flag, category=text,
@@ -149,7 +149,7 @@ Target = InProcess | Service | Edge | McpServer | BusService
     trial_box=flag, in_flight=optional(count(1)), after_execution=one_of(AfterExecution), controls_turn=flag,
     shows_output=flag,
 )  # fmt: skip
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One capability, written once, callable by any model. See `docs/glossary.md` for every field.
@@ -221,7 +221,7 @@ def _rules(item: Any) -> tuple[Rule, ...]:
     """Rules, also as they are written in settings."""
     listed = [item] if isinstance(item, (str, Rule)) else item
     if not isinstance(listed, (list, tuple, set, frozenset)):
-        raise TypeError(f"must be rules in a list, not {shown(item)}")
+        raise TypeError(f"must be rules in a list, not {describe_value(item)}")
     return tuple(map(_rule, listed))
 
 
@@ -229,18 +229,18 @@ def _rule(item: Any) -> Rule:
     if isinstance(item, Rule):
         return item
     if not isinstance(item, str):
-        raise TypeError(f"must be rules in a list; {shown(item)} is not one of them")
+        raise TypeError(f"must be rules in a list; {describe_value(item)} is not one of them")
     try:
         return Rule.parse(item)
     except ValueError as wrong:
-        raise ValueError(f"holds {shown(item)}, which {wrong}") from None
+        raise ValueError(f"holds {describe_value(item)}, which {wrong}") from None
 
 
-@checked(
+@check_fields(
     tier=one_of(Tier), permissions=names, roots=folders, network=texts, platform=text, confirmed=names,
     max_calls=count(0), autonomy=one_of(Autonomy), rules=_rules, wary=flag,
 )  # fmt: skip
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What the caller of a turn may do. An argument of every decision, never ambient.

@@ -8,14 +8,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _VERSION_00 = 55  # characters; only a later version may have more fields
 _STATE = re.compile(r"[ -~]{1,512}")
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class TraceContext:
     """A span of any process, as the one above those that are made next. Without a `traceparent` there is none."""

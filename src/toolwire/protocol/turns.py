@@ -7,11 +7,11 @@ from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
-from toolwire.protocol.checked import amount, checked, count, flag, optional, texts
+from toolwire.protocol.checked import amount, check_fields, count, flag, optional, texts
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
 
 NO_MODEL = "none"
@@ -50,12 +50,12 @@ class EndReason(StrEnum):
     MUST_END_WITH = "must_end_with"
 
 
-@checked(
+@check_fields(
     iterations=count(1), consecutive_failures=count(1), parallel=count(1), calls_per_step=count(1), repeats=count(1),
     tokens=optional(count(0)), cost_usd=optional(amount), deadline_s=optional(amount), result_chars=count(1),
     tools_enabled=flag, envelope=flag, own_time=flag, window_tokens=optional(count(1)), must_end_with=texts,
 )  # fmt: skip
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Where a turn stops by itself. A limit of None does not apply.
@@ -87,7 +87,7 @@ class Limits:
     in_flight: int | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a turn ended, with its deliverable: the words for the user and, from a tool that ended it, the `value`.
@@ -116,7 +116,7 @@ _STATUSES = {
 }
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One request from question to deliverable. A value: every change is a new turn, and it can be stored.

@@ -4,10 +4,10 @@ A turn that waits for several things can go on as soon as one of them has come: 
 waits for the rest.
 """
 
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ForApproval:
     """An approval request is pending; it is over when that is approved, denied or expired."""
@@ -18,7 +18,7 @@ class ForApproval:
         return f"approval {self.approval_id}"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ForResult:
     """Another process runs a call of the turn. Over with its result, or when its lease ends (`until`)."""
@@ -30,7 +30,7 @@ class ForResult:
         return f"the result of call {self.call_id}"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ForTurn:
     """A sub-agent's turn has not ended."""
@@ -41,7 +41,7 @@ class ForTurn:
         return f"turn {self.turn_id} of a sub-agent"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Until:
     """A time must come (seconds since 1970). A turn that waits until a time in the past can go on at once."""

@@ -20,7 +20,7 @@ from toolwire.errors import StoreError
 from toolwire.record import refusals
 from toolwire.record.artifacts import STAGING_S, Artifacts
 from toolwire.record.contract import BodyStore
-from toolwire.record.faults import translated
+from toolwire.record.faults import to_store_error
 from toolwire.record.reader import Reader
 from toolwire.record.retention import KeptBody
 from toolwire.record.rows import new_id
@@ -80,7 +80,7 @@ class FolderBodies:
         try:
             return await asyncio.to_thread(work)
         except OSError as error:
-            raise translated(error, self.artifacts.folder) from error
+            raise to_store_error(error, self.artifacts.folder) from error
 
 
 class DatabaseBodies:

@@ -12,15 +12,15 @@ from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.record import ledger, reserved_usage
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
 from toolwire.record.ledger import Answered, Claim, Step
 from toolwire.record.liveness import Liveness
 from toolwire.record.owners import mark_key
-from toolwire.record.reads import spent as day_spending
-from toolwire.record.reserving import reserved
+from toolwire.record.reads import read_spending as day_spending
+from toolwire.record.reserving import reserve_cards
 from toolwire.record.rows import (
     CallKey,
     Row,
@@ -136,7 +136,7 @@ Begun = Callable[[str], "Collection[bytes] | None"]
 """The keys of the calls that an owner had begun; None where that is not known."""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ChangeTime:
     """When a change is made, and by which store."""
@@ -222,7 +222,7 @@ def _reserved(
     tx.write_charges()
     for agent in reserve.accounts:
         spent += day_spending(tx.connection, of.project, agent, day_of(at), "")
-    outcome = reserved(reserve, [one.card for one in cards], spent)
+    outcome = reserve_cards(reserve, [one.card for one in cards], spent)
     kept, rows = list(cards), list(audit)
     for place, row in outcome.denied.items():
         kept[place] = open_card(outcome.cards[place], (), cards[place].now)
@@ -231,7 +231,7 @@ def _reserved(
     return kept, rows
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class OpenCard:
     """A card to be written down unless its identity is taken."""

@@ -18,7 +18,7 @@ from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn, TurnKind
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
 from toolwire.record.chain import AuditChain
 from toolwire.wire.formats.tally import FormatTally
@@ -72,7 +72,7 @@ class TurnSummary:
         return TurnKind.of_model(self.model)
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class TurnStats:
     """What a finished turn adds to the metrics: the loop's, and how the formats of its model have worked.
@@ -113,7 +113,7 @@ class ToolMetrics:
     errors_by_type: Mapping[str, int] = field(default_factory=dict)
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What is not over yet, of all processes: turns that run (or whose process died), wait, or were interrupted,
@@ -128,7 +128,7 @@ class Workload:
     overdue_s: float = 0.0
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class LoopMetrics:
     """Sums over all ended turns. A turn recovered when a call of it failed and it still ended in an answer."""

@@ -7,7 +7,7 @@ import orjson
 
 from toolwire.errors import StoreError
 from toolwire.protocol.records import CallCard, Dispatch
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record import ledger, refusals
 from toolwire.record.changes import ChangeTime
 from toolwire.record.contract import DueDispatch
@@ -73,7 +73,7 @@ def of_cards(
     for row in connection.execute(OF_CARDS, (ids,)).fetchall():
         card, kept = row[:-_WIDTH], row[-_WIDTH:]
         if (key := wanted.get((kept[0], kept[3]))) is not None:
-            found[key] = _read(kept), changed(read_card(card), token="")
+            found[key] = _read(kept), replace(read_card(card), token="")
     return found
 
 
@@ -85,7 +85,7 @@ def _with_card(connection: sqlite3.Connection, kept: Row | None, sought: str) ->
     card = None if kept is None else connection.execute(CARD, kept[:3]).fetchone()
     if kept is None or card is None:
         raise refusals.not_dispatched(sought)
-    return _read(kept), changed(read_card(card), token="")
+    return _read(kept), replace(read_card(card), token="")
 
 
 def take_due(
@@ -119,8 +119,8 @@ def take_due(
         sent = dispatch.sent + (what is Sending.SEND)
         later.append((until or upto + pause(dispatch.sent), sent, *key))
         if what is not Sending.WAIT:
-            seen = changed(card, epoch=dispatch.epoch, token="")
-            taken.append(DueDispatch(changed(dispatch, sent=sent), seen, what is Sending.GIVE_UP))
+            seen = replace(card, epoch=dispatch.epoch, token="")
+            taken.append(DueDispatch(replace(dispatch, sent=sent), seen, what is Sending.GIVE_UP))
     tx.connection.executemany(DROP, dropped)
     tx.connection.executemany(LATER, later)
     return taken

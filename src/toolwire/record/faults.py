@@ -25,7 +25,7 @@ _SENTENCES = {
 _PRIMARY = 0xFF
 
 
-def translated(error: Exception, path: Path | str) -> Exception:
+def to_store_error(error: Exception, path: Path | str) -> Exception:
     """What the caller should see: our own words for foreign errors, anything else unchanged."""
     match error:
         case StoreError():

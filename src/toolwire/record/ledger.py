@@ -30,7 +30,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import SURELY_SHORT, AuditRow, CallCard, Dispatch, is_long
 from toolwire.protocol.tools import USUAL
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, changing, dataclass
+from toolwire.protocol.values import changing, dataclass, replace
 from toolwire.record import refusals
 from toolwire.record.liveness import Alive
 
@@ -120,7 +120,7 @@ def not_begun(kept: Iterable[CallCard], begun: Callable[[CallCard], bool]) -> li
     Leases that last until a date, or with an owner of their own, are not the turn's business.
     """
     return [
-        changed(card, attempt=0, token="")
+        replace(card, attempt=0, token="")
         for card in kept
         if card.attempt and card.result is None and card.until is None and not card.owner and not begun(card)
     ]
@@ -159,7 +159,7 @@ def add_call(
             if refusal := _too_long({"call id": card.call.id, **own}):
                 return refusal, None, (), 0
         if card.attempt and not (card.token and turn is not None and turn.owner == store):
-            card = changed(card, token=card.token or card.record_id, owner=_owner_of_lease(turn, store, card.until))
+            card = replace(card, token=card.token or card.record_id, owner=_owner_of_lease(turn, store, card.until))
         return card, card, (), 1 if card.result is None else 0
     if kept.args_digest != card.args_digest:
         return refusals.conflict(card), None, (refusals.conflict_row(card, at),), 0
@@ -167,7 +167,7 @@ def add_call(
     if kept.result is not None or card.result is None or is_held(kept, turn, at, alive):
         return seen, None, (), 0
     # It was reserved for a day, and is refused now.
-    return changed(seen, result=card.result), _with_result(kept, card.result, ""), (), 0 if kept.attempt else -1
+    return replace(seen, result=card.result), _with_result(kept, card.result, ""), (), 0 if kept.attempt else -1
 
 
 def claim_call(
@@ -181,7 +181,7 @@ def claim_call(
     if kept is None:
         return refusals.no_call(card.turn_id, card.call.id), None, (), 0
     if kept.result is None and kept.attempt and kept.token and kept.token in (card.token, claim.token):
-        return renew_call(changed(card, token=kept.token), kept, turn, claim.store, claim.until)
+        return renew_call(replace(card, token=kept.token), kept, turn, claim.store, claim.until)
     if turn is not None and turn.epoch != card.epoch and not kept.detached:
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     if kept.result is not None:
@@ -191,7 +191,7 @@ def claim_call(
     if kept.cancel:
         return refusals.canceled(kept), None, (), 0
     owner = claim.owner or _owner_of_lease(turn, claim.store, claim.until)
-    mine = changed(
+    mine = replace(
         kept, attempt=kept.attempt + 1, epoch=card.epoch, token=claim.token, owner=owner, until=claim.until
     )  # fmt: skip
     return mine, mine, (), 0
@@ -214,7 +214,7 @@ def renew_call(
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch if turn else 0), None, (), 0
     if until is None or until == kept.until:
         return kept, None, (), 0
-    longer = changed(kept, owner=kept.owner or store, until=until)
+    longer = replace(kept, owner=kept.owner or store, until=until)
     return longer, longer, (), 0
 
 
@@ -266,7 +266,7 @@ def _marked(card: CallCard, kept: CallCard | None, turn: TurnState | None, **mar
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     if kept.result is not None:
         return _seen(kept, card), None, (), 0
-    marked = changed(kept, **marks)
+    marked = replace(kept, **marks)
     return _seen(marked, card), marked, (), 0
 
 
@@ -341,7 +341,7 @@ def settle(card: CallCard, result: ToolResult, at: float) -> tuple[ToolResult, t
     action = effective_action(override, result.after_execution, agreed.after_execution)
     waits = agreed.after_execution is not AfterExecution.DETACH
     ends = action is AfterExecution.TERMINATE and waits and not result.is_failure
-    kept = changed(result, after_execution=AfterExecution.TERMINATE if ends else None)
+    kept = replace(result, after_execution=AfterExecution.TERMINATE if ends else None)
     if not has_control:
         return kept, ()
     event = "turn_controlled" if override is not None and waits else "turn_control_ignored"

@@ -23,7 +23,7 @@ from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch, short_name
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn
-from toolwire.protocol.values import changed, changing, dataclass
+from toolwire.protocol.values import changing, dataclass, replace
 from toolwire.record import ledger, ready, refusals, registry_rules, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain
@@ -57,7 +57,7 @@ from toolwire.record.memory_limits import (
     named_bodies,
 )
 from toolwire.record.memory_registry import MemoryCards, MemoryRegistry
-from toolwire.record.reserving import granted, reserved
+from toolwire.record.reserving import grant_usage, reserve_cards
 from toolwire.record.rows import new_id
 from toolwire.record.tally import (
     NEWEST_RESULTS,
@@ -70,7 +70,7 @@ from toolwire.record.tally import (
     tool_metrics,
 )
 from toolwire.record.weights import weigh_card, weigh_cards, weigh_replies
-from toolwire.wire.formats.tally import FormatTally, merged
+from toolwire.wire.formats.tally import FormatTally, merge_tallies
 
 _result_of = attrgetter("result")
 _project_of = attrgetter("project")
@@ -198,7 +198,7 @@ class MemoryStore(ClosingStore):
     async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
         kept = self._find(turn_id, project)
         epoch = _raise(ledger.resume(turn_id, kept, self._is_alive))
-        kept.opening, kept.epoch, kept.owner = changed(kept.opening, epoch=epoch), epoch, self._owner
+        kept.opening, kept.epoch, kept.owner = replace(kept.opening, epoch=epoch), epoch, self._owner
         kept.since, kept.waited_s = self._monotonic() - kept.ran_s, 0.0
         self._touch(kept, ledger.RUNNING)
         return self._tell(kept)
@@ -232,7 +232,7 @@ class MemoryStore(ClosingStore):
         project = cards[0].project if cards else ""
         day = day_of(self._clock())
         spent = sum((self._day(project, agent, day, "") for agent in reserve.accounts), Spending())
-        outcome = reserved(reserve, cards, spent)
+        outcome = reserve_cards(reserve, cards, spent)
         return outcome.cards, [outcome.denied.get(place, row) for place, row in enumerate(audit)]
 
     async def append_note(self, turn: Turn, note: Note) -> None:
@@ -278,7 +278,7 @@ class MemoryStore(ClosingStore):
     async def detached_calls(self, *, limit: int = 100, project: str | None = None) -> list[CallCard]:
         cards = (card for cards in self._cards.values() for card in cards.values())
         wanted = (c for c in cards if c.detached and c.result is None and project in (None, c.project))
-        return [changed(card, token="") for card in islice(wanted, max(limit, 0))]
+        return [replace(card, token="") for card in islice(wanted, max(limit, 0))]
 
     def holds(self, turn_id: str, *, project: str = "default") -> bool:  # noqa: ARG002 -- no other process can take over
         return True
@@ -322,7 +322,7 @@ class MemoryStore(ClosingStore):
         self._spent[key] = spending(self._spent.get(key) or Spending(), stats, kept.calls)
         self._loop[turn.project] = loop_metrics(self._loop.get(turn.project) or LoopMetrics(), stats, ending.reason)
         if stats.formats:
-            self._formats[turn.project] = merged((*self._formats.get(turn.project, ()), *stats.formats))
+            self._formats[turn.project] = merge_tallies((*self._formats.get(turn.project, ()), *stats.formats))
         kept.owner = None
         self._touch(kept, ledger.ENDED)
         if turn.thread:
@@ -337,7 +337,7 @@ class MemoryStore(ClosingStore):
         for card in ledger.not_begun(cards.values(), lambda card: card.call.id in begun):
             cards[card.call.id] = card
         if kept.opening.waits != turn.waits:
-            kept.opening = changed(kept.opening, waits=turn.waits)
+            kept.opening = replace(kept.opening, waits=turn.waits)
         kept.owner = None
         self._touch(kept, ledger.INTERRUPTED)
 
@@ -459,7 +459,7 @@ class MemoryStore(ClosingStore):
         kept, turn = self._cards.get(key, _NO_CARDS).get(dispatch.call_id), self._turns.get(key)
         card = _raise(ledger.dispatch_call(dispatch, kept, turn, self._clock(), self._is_alive))
         if card.result is None:
-            self._dispatches[*key, dispatch.call_id] = changed(dispatch, card_id=card.record_id)
+            self._dispatches[*key, dispatch.call_id] = replace(dispatch, card_id=card.record_id)
             self._dispatched[dispatch.project, card.record_id] = (*key, dispatch.call_id)
             self._audit.extend(audit)
         return card
@@ -504,11 +504,11 @@ class MemoryStore(ClosingStore):
                 self._dispatched.pop((dispatch.project, dispatch.card_id), None)
                 continue
             sent = dispatch.sent + (what is Sending.SEND)
-            later = changed(dispatch, due=until or now + pause(dispatch.sent), sent=sent)
+            later = replace(dispatch, due=until or now + pause(dispatch.sent), sent=sent)
             self._dispatches[key] = later
             if what is not Sending.WAIT:
-                seen = changed(card, epoch=dispatch.epoch, token="")
-                taken.append(DueDispatch(changed(dispatch, sent=sent), seen, what is Sending.GIVE_UP))
+                seen = replace(card, epoch=dispatch.epoch, token="")
+                taken.append(DueDispatch(replace(dispatch, sent=sent), seen, what is Sending.GIVE_UP))
         return taken
 
     async def calls_with_results(
@@ -535,7 +535,7 @@ class MemoryStore(ClosingStore):
         ]
         if not left:
             return ended
-        told = story.woven(((2 * place, (message,)) for place, message in enumerate(ended)), left)
+        told = story.merge_turns(((2 * place, (message,)) for place, message in enumerate(ended)), left)
         return tuple(message for messages in told for message in messages)
 
     async def calls(
@@ -629,7 +629,7 @@ class MemoryStore(ClosingStore):
         day = day_of(self._clock())
         others = sum((self._day(turn.project, agent, day, turn.id) for agent in request.accounts), Spending())
         lent = self._shares.get((turn.project, turn.id), ReservedShares()).used
-        share = granted(request, turn.used(), others, self._held_usage(turn, request.accounts), lent)
+        share = grant_usage(request, turn.used(), others, self._held_usage(turn, request.accounts), lent)
         if share is None:
             return False
         self._reserved_usage[turn.project, turn.id] = turn, share

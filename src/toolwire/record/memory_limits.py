@@ -11,7 +11,7 @@ from toolwire.protocol.approvals import ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, ResultsMessage
 from toolwire.protocol.records import AuditRow
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record import refusals
 from toolwire.record.chain import BEGINNING, AuditChain, ChainKey, KeptRow, link, walk
 from toolwire.record.rows import audit_rows
@@ -48,7 +48,7 @@ class AuditFilter(NamedTuple):
                 and self.turn_id in (None, row.turn_id)
                 and self.tool in (None, row.tool)
             ):
-                yield changed(row, seq=seq)
+                yield replace(row, seq=seq)
 
 
 class AuditTail:

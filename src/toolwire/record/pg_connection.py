@@ -30,7 +30,7 @@ from asyncpg.prepared_stmt import PreparedStatement
 from toolwire.errors import SettingsError, StoreUnavailable
 from toolwire.record import dispatch_rows, reads
 from toolwire.record.hrana import Cursor
-from toolwire.record.pg_dialect import COMMITS, LOCK, translated
+from toolwire.record.pg_dialect import COMMITS, LOCK, to_postgres
 from toolwire.record.pg_functions import (
     INSTEAD,
     LINK_AUDIT,
@@ -176,7 +176,7 @@ class PgConnection:
             self._add(NUMBERS[sql], given)
         elif given:
             self._send()
-            self._run(self._connection.executemany(translated(sql), given))
+            self._run(self._connection.executemany(to_postgres(sql), given))
         return Cursor((), len(given))
 
     def _add(self, number: int, rows: list[list[Any]]) -> None:
@@ -362,7 +362,7 @@ class PgConnection:
     async def _statement(self, sql: str) -> "PreparedStatement[Any]":
         statement = self._prepared.get(sql)
         if statement is None:
-            statement = self._prepared[sql] = await self._connection.prepare(INSTEAD.get(sql) or translated(sql))
+            statement = self._prepared[sql] = await self._connection.prepare(INSTEAD.get(sql) or to_postgres(sql))
         return statement
 
     def _pages(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

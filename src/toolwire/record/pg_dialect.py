@@ -90,11 +90,11 @@ def row_from_json(sql: str, row: str, types: Sequence[str], more: Sequence[str] 
     """A statement whose parameters are in a JSON array, of these types; what is given besides comes after them."""
     values = [f"({row} ->> {place})::{kind}" for place, kind in enumerate(types)]
     values += more
-    return _DOLLAR.sub(lambda found: values[int(found[1]) - 1], translated(sql))
+    return _DOLLAR.sub(lambda found: values[int(found[1]) - 1], to_postgres(sql))
 
 
 @lru_cache(maxsize=512)
-def translated(sql: str) -> str:
+def to_postgres(sql: str) -> str:
     """One statement that reads or writes rows."""
     numbers = iter(range(1, 1_000))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from toolwire.errors import StoreUnavailable
-from toolwire.record.faults import translated
+from toolwire.record.faults import to_store_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Reader:
                 connection.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
             self._drop_connection()
-            raise translated(error, self._path) from error
+            raise to_store_error(error, self._path) from error
         except (LookupError, TypeError, ValueError) as error:
             raise StoreUnavailable(
                 f"{self._path} holds something that this version cannot read ({error!r:.200}); "

@@ -15,7 +15,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard, short_name
 from toolwire.protocol.turns import Ending
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Wait
 from toolwire.record import ledger, ready, refusals, story
 from toolwire.record.approval_clock import ApprovalClock
@@ -447,9 +447,9 @@ def left_turns(connection: sqlite3.Connection, project: str, name: str, alive_on
     )
 
 
-def told(ended: Iterable[EndedTurn], left: Iterable[LeftTurn]) -> tuple[Message, ...]:
+def conversation_messages(ended: Iterable[EndedTurn], left: Iterable[LeftTurn]) -> tuple[Message, ...]:
     """What was said in the turns of a thread, in order."""
-    turns = story.woven(((turn.seq, turn.said) for turn in ended), left)
+    turns = story.merge_turns(((turn.seq, turn.said) for turn in ended), left)
     return tuple(message for said in turns for message in said)
 
 
@@ -460,7 +460,7 @@ def _earlier(
     if not upto:
         return () if history is None else read_history(history)
     left = () if history is None else read_left(history)
-    return told(ended_turns(connection, project, name, upto=upto), left)
+    return conversation_messages(ended_turns(connection, project, name, upto=upto), left)
 
 
 def calls_by_id(
@@ -473,7 +473,7 @@ def calls_by_id(
     for row in connection.execute(CALLS_BY_ID, (turns, ids)).fetchall():
         card = read_card(row[1:])
         if (key := wanted.get((card.project, card.turn_id, row[0]))) is not None:
-            found[key] = changed(card, token="") if card.token else card
+            found[key] = replace(card, token="") if card.token else card
     return found
 
 
@@ -489,7 +489,7 @@ def calls(
             wanted = CALLS_OF_TURN
     named = tool and short_name(tool)
     rows = connection.execute(wanted.of(project), (_maybe(project), _maybe(turn_id), _maybe(named), max(limit, 0)))
-    return [changed(card, token="") if card.token else card for card in map(read_card, rows)]
+    return [replace(card, token="") if card.token else card for card in map(read_card, rows)]
 
 
 def audit_log(
@@ -533,14 +533,14 @@ def turns_after(
 def detached_calls(connection: sqlite3.Connection, limit: int, project: str | None = None) -> list[CallCard]:
     """Calls that no turn waits for and that have no result yet."""
     rows = connection.execute(_DETACHED.of(project), (_maybe(project), max(limit, 0)))
-    return [changed(card, token="") if card.token else card for card in map(read_card, rows)]
+    return [replace(card, token="") if card.token else card for card in map(read_card, rows)]
 
 
 def calls_after(
     connection: sqlite3.Connection, cursor: int, limit: int, project: str | None = None
 ) -> list[Numbered[CallCard]]:
     rows = connection.execute(_CALLS_AFTER.of(project), (_maybe(project), cursor, max(limit, 0)))
-    return [Numbered(seq, changed(read_card(tuple(row)), token="")) for *row, seq in rows.fetchall()]
+    return [Numbered(seq, replace(read_card(tuple(row)), token="")) for *row, seq in rows.fetchall()]
 
 
 def approvals_after(
@@ -626,7 +626,7 @@ def metrics(connection: sqlite3.Connection, project: str) -> tuple[list[ToolMetr
     return tools, LoopMetrics(*sums) if sums else LoopMetrics()
 
 
-def spent(connection: sqlite3.Connection, project: str, agent: str, day: int, but: str) -> Spending:
+def read_spending(connection: sqlite3.Connection, project: str, agent: str, day: int, but: str) -> Spending:
     row = (column(agent), day, column(but), day * DAY_S, (day + 1) * DAY_S, column(project))
     return Spending(*connection.execute(_SPENT, row).fetchone())
 

@@ -5,7 +5,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import LONGEST_NAME, AuditRow, CallCard, short_name
 from toolwire.protocol.turns import Ending, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 
 def no_turn(turn_id: str) -> NotFound:
@@ -43,7 +43,7 @@ def stands_no_more(card: ApprovalCard) -> Fenced:
 
 def revoked_row(card: ApprovalCard, by: str, at: float) -> AuditRow:
     """Who took which yes back."""
-    return changed(answer_row(card, card.word, at), event="revoked", detail={"by": by, "pattern": card.pattern})
+    return replace(answer_row(card, card.word, at), event="revoked", detail={"by": by, "pattern": card.pattern})
 
 
 def answer_row(card: ApprovalCard, answer: Approval, at: float) -> AuditRow:

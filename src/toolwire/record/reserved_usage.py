@@ -5,8 +5,8 @@ from toolwire.protocol.budgets import Spending
 from toolwire.protocol.turns import Turn
 from toolwire.record import ledger
 from toolwire.record.contract import UsageRequest
-from toolwire.record.reads import spent as day_spending
-from toolwire.record.reserving import granted
+from toolwire.record.reads import read_spending as day_spending
+from toolwire.record.reserving import grant_usage
 from toolwire.record.rows import column, turn_key, upsert
 from toolwire.record.sub_agent_shares import reserved_shares
 from toolwire.record.tally import day_of
@@ -30,7 +30,7 @@ def reserve(tx: Transaction, turn: Turn, request: UsageRequest, at: float, owner
     for agent in request.accounts:
         others += day_spending(tx.connection, turn.project, agent, day_of(at), turn.id)
     of_subagents = reserved_shares(tx.connection, turn.project, turn.id)
-    share = granted(request, turn.used(), others, _held(tx, turn, request.accounts), of_subagents)
+    share = grant_usage(request, turn.used(), others, _held(tx, turn, request.accounts), of_subagents)
     if share is None:
         return False
     key = (column(turn.project), column(turn.id))

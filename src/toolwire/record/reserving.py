@@ -21,7 +21,7 @@ class Reserved:
     denied: Mapping[int, AuditRow]
 
 
-def reserved(reserve: Reservation, cards: Sequence[CallCard], spent: Spending) -> Reserved:
+def reserve_cards(reserve: Reservation, cards: Sequence[CallCard], spent: Spending) -> Reserved:
     """Cards that have a result cost nothing; of the others the first ones are kept, and the rest refused."""
     room = len(cards) if reserve.most is None else max(reserve.most - spent.calls, 0)
     kept, charged, denied = list(cards), 0, {}
@@ -35,7 +35,9 @@ def reserved(reserve: Reservation, cards: Sequence[CallCard], spent: Spending) -
     return Reserved(kept, charged, denied)
 
 
-def granted(request: UsageRequest, used: Spending, others: Spending, held: Spending, lent: Spending) -> Spending | None:
+def grant_usage(
+    request: UsageRequest, used: Spending, others: Spending, held: Spending, lent: Spending
+) -> Spending | None:
     """What a model call may reserve now; None where it must wait, or nothing is left.
 
     `used` is what its turn has used so far, `others` and `held` what all other turns of the day have used and reserved,

@@ -11,7 +11,7 @@ from toolwire.protocol.checked import folder
 from toolwire.record import reads
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.contract import BodyPlace, BodyStore
-from toolwire.record.faults import translated
+from toolwire.record.faults import to_store_error
 from toolwire.record.lease_rows import LeaseRows, suspended_too
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import prepare, writer_name
@@ -63,7 +63,7 @@ class ServerStore(SqliteStore):
             artifacts = Artifacts(home / "artifacts")
             name = writer_name(home)
         except OSError as error:
-            raise translated(error, home) from error
+            raise to_store_error(error, home) from error
         elapsed = suspended_too if clocks[1] is time.monotonic else clocks[1]
         owners = LeaseRows(connect, files, lease_s=lease_s, elapsed=elapsed)
         try:
@@ -71,7 +71,7 @@ class ServerStore(SqliteStore):
         except BaseException as error:
             owners.close()
             if isinstance(error, sqlite3.Error):
-                raise translated(error, address) from error
+                raise to_store_error(error, address) from error
             raise
         warm = WarmLog(home / "logs", clocks[0])
         # A server may be far, and the loop must not wait for it.

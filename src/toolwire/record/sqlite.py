@@ -61,7 +61,7 @@ from toolwire.record.contract import (
     UsageRequest,
     Workload,
 )
-from toolwire.record.faults import translated
+from toolwire.record.faults import to_store_error
 from toolwire.record.ledger import Claim
 from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
@@ -175,7 +175,7 @@ class SqliteStore(ClosingStore):
             owners.sweep(in_use)
             artifacts = Artifacts(home / "artifacts")
         except (sqlite3.Error, OSError) as error:
-            raise translated(error, path) from error
+            raise to_store_error(error, path) from error
         warm = WarmLog(home / "logs", clocks[0])
         return cls(Writer(path, connect, warm.add, owners), Reader(path, connect), owners, artifacts, warm, *clocks)
 
@@ -309,7 +309,7 @@ class SqliteStore(ClosingStore):
         try:
             self._owners.mark(project_key(project, turn_id), column(call_id))
         except OSError as error:
-            raise translated(error, "the file that notes which calls begin") from error
+            raise to_store_error(error, "the file that notes which calls begin") from error
 
     def pauses(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> None:
         self._owners.erase(project_key(project, turn_id), column(call_id))
@@ -490,7 +490,7 @@ class SqliteStore(ClosingStore):
         return await self._reader.read(reads.workload, project, at)
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
-        return await self._reader.read(reads.spent, project, agent, day_of(at), but)
+        return await self._reader.read(reads.read_spending, project, agent, day_of(at), but)
 
     async def reserve_usage(self, turn: Turn, request: UsageRequest) -> bool:
         reserve = partial(
@@ -735,7 +735,7 @@ class SqliteStore(ClosingStore):
         try:
             return await asyncio.to_thread(work)
         except OSError as error:
-            raise translated(error, self._artifacts.folder) from error
+            raise to_store_error(error, self._artifacts.folder) from error
 
 
 def _leased(

@@ -40,7 +40,7 @@ def unfinished(
     return (*_tell(said, answers, detached, keep_open=False), Note(INTERRUPTED))
 
 
-def woven(ended: Iterable[tuple[int, T]], left: Iterable[tuple[int, T]]) -> Iterator[T]:
+def merge_turns(ended: Iterable[tuple[int, T]], left: Iterable[tuple[int, T]]) -> Iterator[T]:
     """Ended turns in their order, each one that was left before the first that began after it; with their numbers."""
     waiting = deque(left)
     for number, one in ended:

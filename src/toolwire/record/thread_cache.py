@@ -53,7 +53,7 @@ class ThreadCache:
         if more or left or known.left:
             ended = (*known.ended, *more)
             weight = known.weight + sum(weigh_message(message) for turn in more for message in turn.said)
-            known = ReadThread(reads.told(ended, left), ended, left, weight)
+            known = ReadThread(reads.conversation_messages(ended, left), ended, left, weight)
         self._remember((project, name), known)
         return known
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from toolwire.errors import StoreError, StoreUnavailable
-from toolwire.record.faults import translated
+from toolwire.record.faults import to_store_error
 from toolwire.record.liveness import Liveness
 from toolwire.record.retries import Retries
 from toolwire.record.rows import Row
@@ -180,7 +180,7 @@ class Writer:
             self._again.write(changes)
         except Exception as error:
             self._again.drop()
-            refusal = translated(error, self._path)
+            refusal = to_store_error(error, self._path)
             if isinstance(refusal, StoreUnavailable):
                 raise refusal from error
             for change in changes if len(changes) > 1 else ():  # one that can never be made must not hold up the others
@@ -302,7 +302,7 @@ class Writer:
         try:
             return self._commit(changes)
         except Exception as error:
-            refusal = translated(error, self._path)
+            refusal = to_store_error(error, self._path)
             if isinstance(refusal, StoreUnavailable):
                 self._connection.drop()
                 return [StoreUnavailable(*refusal.args) for _ in changes]

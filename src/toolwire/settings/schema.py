@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +19,7 @@ from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.providers import ChatApi, tools_for_models
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.settings.choices import OneOf
 from toolwire.settings.sections import AfterValidator, BeforeValidator, Field, Section
 
@@ -903,7 +902,7 @@ class Settings(Section):
         by_model = self.origin("model").strength > self.origin("profile").strength
         name = profile or ("" if by_model else self.profile)
         own = self.profiles[name].result_chars if name else None
-        return limits if own is None else changed(limits, result_chars=own)
+        return limits if own is None else replace(limits, result_chars=own)
 
     def day(self) -> Budget | None:
         """The `[budget]` section as the budget of a day; None where it limits nothing."""

@@ -134,7 +134,7 @@ def _flatten(
     for name, value in table.items():
         path = (*prefix, name)
         if pattern_of(path) not in known_sections():
-            yield checked(SettingEntry(path, value, origin(path)))
+            yield check_entry(SettingEntry(path, value, origin(path)))
         elif isinstance(value, Mapping):
             yield from _flatten(value, path, origin)
         else:
@@ -149,7 +149,7 @@ def environment_entries(environ: Mapping[str, str]) -> list[SettingEntry]:
 
 def _of_variable(name: str, text: str) -> SettingEntry:
     path = tuple(name.removeprefix(PREFIX).lower().split("__"))
-    entry = checked(SettingEntry(path, text, Origin(Layer.ENVIRONMENT, name)))
+    entry = check_entry(SettingEntry(path, text, Origin(Layer.ENVIRONMENT, name)))
     return entry._replace(value=known_keys()[pattern_of(path)].read_text(text.strip()))
 
 
@@ -160,11 +160,11 @@ def flag_entries(flags: Mapping[str, Any]) -> list[SettingEntry]:
 
 def _of_flag(key: str, value: Any) -> SettingEntry:
     path = tuple(key.split("."))
-    entry = checked(SettingEntry(path, value, Origin(Layer.FLAGS, FLAGS.get(key, f"flag {key}"))))
+    entry = check_entry(SettingEntry(path, value, Origin(Layer.FLAGS, FLAGS.get(key, f"flag {key}"))))
     return entry._replace(value=known_keys()[pattern_of(path)].read_text(value)) if isinstance(value, str) else entry
 
 
-def checked(entry: SettingEntry) -> SettingEntry:
+def check_entry(entry: SettingEntry) -> SettingEntry:
     """The entry, if its key is known and nothing in it is a secret. Raises SettingsError."""
     known = pattern_of(entry.path) in known_keys()
     if _is_secret(entry, known):

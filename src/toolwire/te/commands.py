@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from toolwire.deliver.envelope import one_line
 from toolwire.deliver.envelope_ranking import hot_zone, kind_of
-from toolwire.te.gathered import RankedResults, ResultUnit, decoded, lines_of, notes_on
+from toolwire.te.gathered import RankedResults, ResultUnit, decode_output, lines_of, notes_on
 from toolwire.te.grep import grep
 from toolwire.te.running import ProgramRun, run
 
@@ -43,7 +43,7 @@ def find(words: Sequence[str], timeout_s: float | None) -> RankedResults:
     ran = run(argv, timeout_s=timeout_s)
     if not by_name:
         return _as_lines("find", ran)
-    found = (path for path in decoded(ran.out).split("\0") if path)
+    found = (path for path in decode_output(ran.out).split("\0") if path)
     paths = sorted(found, key=lambda path: (kind_of(path), path))
     zone = hot_zone(paths)
     facts = {"hot_zone": one_line(zone)} if zone else {}

@@ -36,13 +36,13 @@ class RankedResults:
     whole: bool = True
 
 
-def decoded(body: bytes) -> str:
+def decode_output(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
 def lines_of(body: bytes) -> list[str]:
     """Lines of text, without an empty one after the last."""
-    lines = decoded(body).split("\n")
+    lines = decode_output(body).split("\n")
     if lines[-1] == "":
         lines.pop()
     return lines

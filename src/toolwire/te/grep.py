@@ -8,7 +8,7 @@ from typing import NamedTuple
 from toolwire.deliver.envelope import one_line
 from toolwire.deliver.envelope_ranking import ASIDE, MatchKind, files_among, hot_zone, kind_of, plain_word
 from toolwire.deliver.visible_text import visible
-from toolwire.te.gathered import RankedResults, ResultUnit, cut, decoded, notes_on
+from toolwire.te.gathered import RankedResults, ResultUnit, cut, decode_output, notes_on
 from toolwire.te.running import ProgramRun, run
 
 AT_ONCE = 50
@@ -51,7 +51,7 @@ class GrepQuery(NamedTuple):
     not_searched: tuple[str, ...]
 
 
-def asked(words: Sequence[str]) -> GrepQuery | None:
+def read_query(words: Sequence[str]) -> GrepQuery | None:
     """Read grep's own words; None if its output is not for ranking. Raises NotGrep."""
     try:
         options, operands = getopt.gnu_getopt(list(words), _SHORT, _LONG)
@@ -81,7 +81,7 @@ def asked(words: Sequence[str]) -> GrepQuery | None:
 
 def grep(words: Sequence[str], timeout_s: float | None) -> RankedResults | None:
     """Search, and rank what was found: definitions first, tests last. None if grep's own output is to be shown."""
-    question = asked(words)
+    question = read_query(words)
     if question is None:
         return None
     ran = run(question.argv, timeout_s=timeout_s)
@@ -128,7 +128,7 @@ def _groups(ran: ProgramRun, wanted: str) -> Iterator[_Hit]:
 
 
 def _names(ran: ProgramRun, _wanted: str) -> Iterator[_Hit]:
-    for path in decoded(ran.out).split("\0"):
+    for path in decode_output(ran.out).split("\0"):
         if path:
             yield _Hit(path, 0, "", kind_of(path))
 
@@ -157,7 +157,7 @@ def _unit(hit: _Hit) -> ResultUnit:
 
 def _records(ran: ProgramRun) -> Iterator[tuple[str, str]]:
     """`path NUL rest`, a line each: no name can be mistaken for anything else. An empty pair stands between groups."""
-    text, at = decoded(ran.out), 0
+    text, at = decode_output(ran.out), 0
     while at < len(text):
         if text.startswith("--\n", at):
             yield "", ""

@@ -72,16 +72,16 @@ def asked_model(turn: Turn, iteration: int) -> Attributes:
     return said
 
 
-def replied(reply: Reply) -> Attributes:
+def reply_attributes(reply: Reply) -> Attributes:
     said: Attributes = {"gen_ai.response.finish_reasons": [reply.finish_reason], "toolwire.calls": len(reply.calls)}
     if reply.model:
         said["gen_ai.response.model"] = short_name(reply.model)
     if reply.problems:
         said["toolwire.problems"] = sorted({problem.code for problem in reply.problems})
-    return said | used(reply.usage)
+    return said | usage_attributes(reply.usage)
 
 
-def used(usage: Usage) -> Attributes:
+def usage_attributes(usage: Usage) -> Attributes:
     said: Attributes = {}
     if usage.total_tokens:
         said = {"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens}

@@ -187,7 +187,7 @@ class TurnTracer:
         chat, running.chat = running.chat, None
         contexts.attach(running.whole.scope)
         if chat is not None:
-            said = conventions.replied(event.reply)
+            said = conventions.reply_attributes(event.reply)
             if self._clean is not None:
                 said |= conventions.reply_text(event.reply, self._clean)
             self._make(chat, said, at)
@@ -217,7 +217,10 @@ class TurnTracer:
         running = self._of(turn, at)
         fault = conventions.fault_of(ending.reason)
         self._leave(turn, at, fault or ending.reason.value)
-        said: Attributes = {"toolwire.turn.end_reason": ending.reason.value, **conventions.used(running.usage)}
+        said: Attributes = {
+            "toolwire.turn.end_reason": ending.reason.value,
+            **conventions.usage_attributes(running.usage),
+        }
         if fault:
             said["error.type"] = fault
         if self._clean is not None:

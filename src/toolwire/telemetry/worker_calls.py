@@ -5,7 +5,7 @@ from time import perf_counter
 from toolwire.execute.contract import Executor
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.telemetry.metrics import Metrics
 from toolwire.telemetry.traces import TurnTracer
 
@@ -33,7 +33,7 @@ class ObservedExecutor:
         if self._tracer is None:
             return await self._executor.execute(allowed, context)
         with self._tracer.execute_tool(allowed.call.name, context) as span:
-            result = await self._executor.execute(allowed, changed(context, trace=span.trace))
+            result = await self._executor.execute(allowed, replace(context, trace=span.trace))
             span.end(result)
             return result
 

@@ -18,7 +18,7 @@ from toolwire.protocol.files import FileOps
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.providers import tools_for_models
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.toolbox import modules
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def sandbox_of(engine: str, most_bytes: int | None, disk_share: float | None) ->
 
 def named(tool: Tool, name: str) -> Tool:
     """The same tool under another name."""
-    return changed(tool, name=name)
+    return replace(tool, name=name)
 
 
 def _more(parts: SharedDependencies) -> Tool | None:

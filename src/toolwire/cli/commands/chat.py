@@ -46,7 +46,7 @@ from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.watch import Watcher, Watchers
-from toolwire.disclose.offer import offered
+from toolwire.disclose.offer import visible_tools
 from toolwire.errors import ToolwireError
 from toolwire.protocol.chat import Message, Reply, UserMessage
 from toolwire.protocol.events import Emit
@@ -223,7 +223,7 @@ class _Conversation:
     def _offered(self) -> dict[str, str]:
         if self._flags.no_tools:
             return {}
-        return {tool.name: tool.description for tool in offered(self._agent.toolbox, self._agent.grant)}
+        return {tool.name: tool.description for tool in visible_tools(self._agent.toolbox, self._agent.grant)}
 
 
 def _history_line(message: Message) -> str:

@@ -36,14 +36,14 @@ from toolwire.cli.views.audit_line import row_line
 from toolwire.cli.views.budget import budget_rung, used_today
 from toolwire.decide.ladder import Case, Rung, decide
 from toolwire.decide.ladder import explain as climb
-from toolwire.decide.patterns import standing_yes
-from toolwire.decide.policy import resumed
+from toolwire.decide.patterns import matching_approval
+from toolwire.decide.policy import grant_of_resumed
 from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval
 from toolwire.protocol.chat import ResultsMessage, untrusted_sources
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 _MARKS = {
     "passed": ("✓", "green"),
@@ -141,7 +141,9 @@ async def _within_turn(place: ProjectFolder, case: Case, turn_id: str) -> Case:
     said = (*kept.opening.messages, *kept.events)
     spent = sum(len(each.results) for each in kept.events if isinstance(each, ResultsMessage))
     read = untrusted_sources(said)
-    return changed(case, grant=resumed(kept.opening.grant, case.grant), spent=spent, tainted=bool(read), read=read)
+    return replace(
+        case, grant=grant_of_resumed(kept.opening.grant, case.grant), spent=spent, tainted=bool(read), read=read
+    )
 
 
 async def _active_pattern(place: ProjectFolder, decision: Decision) -> ApprovalCard | None:
@@ -150,7 +152,7 @@ async def _active_pattern(place: ProjectFolder, decision: Decision) -> ApprovalC
         return None
     async with store_of(place) as store:
         cards = [card for card in await store.active_patterns() if card.agent == AGENT]
-    return standing_yes(cards, decision.allowed.tool, decision.allowed.arguments, decision.policy)
+    return matching_approval(cards, decision.allowed.tool, decision.allowed.arguments, decision.policy)
 
 
 def _show_climb(

@@ -10,7 +10,7 @@ import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.state_ownership import own
+from toolwire.assemble.state_ownership import adopt_state
 from toolwire.assemble.stores import retention_of, store_of
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
@@ -73,7 +73,7 @@ def backup(
     place = _place(home)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     run_sync(_backup(place, screen, folder))
-    own(folder)
+    adopt_state(folder)
     screen.tell(f"Copied. Look into it with: toolwire logs --home {shlex.quote(str(folder))}", "green")
     return Exit.DONE
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import run_sync
-from toolwire.assemble.state_ownership import is_record, is_state, own, release
+from toolwire.assemble.state_ownership import adopt_state, is_record, is_state, release
 from toolwire.cli.commands.approvals import pattern_line
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.terminal.text import clean, distinct, one_line
@@ -67,7 +67,7 @@ def _trust_record(home: Path, *, take_back: bool) -> Exit:
         release(home)
         typer.echo(f"The record in {clean(str(home))} is not trusted.")
         return Exit.DONE
-    own(home)
+    adopt_state(home)
     contents = run_sync(_record_contents(home)) if is_record(home) else []
     typer.echo(f"The record in {clean(str(home))} is yours now: what it says was allowed counts.")
     for line in contents:

@@ -65,10 +65,10 @@ def help_page(ctx: Any, path: str, get_help: Callable[[Any], str]) -> str:
     page = _TYPES.sub(lambda found: found[1] + " " * len(found[2]), get_help(ctx).rstrip())
     if examples := EXAMPLES.get(path):
         page = "\n".join([page, "", "Examples:", *(f"  {line}" for line in examples)])
-    return coloured(page)
+    return colour_page(page)
 
 
-def coloured(page: str) -> str:
+def colour_page(page: str) -> str:
     """A help page with bold headings and coloured names, unless the output is not a terminal that shows them."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
     if plain:

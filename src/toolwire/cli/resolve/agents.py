@@ -27,7 +27,7 @@ from toolwire.errors import DefinitionError, NotFound, SettingsError, Suspended
 from toolwire.hub import submitting
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.turns import EndReason, Turn, TurnKind
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import Store
 
 MOST_TURNS = 1_000
@@ -97,7 +97,7 @@ class Flags:
             allow=tuple(self.allow),
             confirms_all=self.yes,
         )
-        return changed(spec, result_schema=_read_schema(self.result_schema)) if self.result_schema else spec
+        return replace(spec, result_schema=_read_schema(self.result_schema)) if self.result_schema else spec
 
     @property
     def names_model(self) -> bool:

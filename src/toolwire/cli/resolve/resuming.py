@@ -6,7 +6,7 @@ from typing import Any
 
 from toolwire.agent import Agent
 from toolwire.assemble.specs import with_own_grants
-from toolwire.decide.policy import resumed
+from toolwire.decide.policy import grant_of_resumed
 from toolwire.errors import CannotResume, SettingsError
 from toolwire.hub.resuming import require_still_granted as still_granted
 from toolwire.protocol.tools import Grant
@@ -65,7 +65,7 @@ def flag_words(flags: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _granting(had: Grant, now: Grant) -> Mapping[str, Any]:
-    left = resumed(had, now)
+    left = grant_of_resumed(had, now)
     return {
         "--tier": had.tier.name.lower() if had.tier > left.tier else None,
         "--allow": sorted(had.permissions - left.permissions),

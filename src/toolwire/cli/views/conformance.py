@@ -12,7 +12,7 @@ from toolwire.assemble.skills import ProjectSkills
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean
-from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, AnsweredPoint, answered
+from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, AnsweredPoint, answer_checklist
 from toolwire.define.conformance import SkillFinding, report
 from toolwire.define.skill_conformance import report_skill_tool
 from toolwire.errors import ToolFailure
@@ -38,11 +38,11 @@ class Report:
 
     @property
     def creators(self) -> tuple[AnsweredPoint, ...]:
-        return answered(FOR_CREATORS, self.findings, tested=self.tested)
+        return answer_checklist(FOR_CREATORS, self.findings, tested=self.tested)
 
     @property
     def validators(self) -> tuple[AnsweredPoint, ...]:
-        return answered(FOR_VALIDATORS, self.findings, tested=self.tested)
+        return answer_checklist(FOR_VALIDATORS, self.findings, tested=self.tested)
 
 
 def report_on(tool: Tool) -> Report:

@@ -13,7 +13,7 @@ from toolwire.execute.sandbox import landlock
 from toolwire.execute.sandbox.cgroups import Cgroups
 from toolwire.execute.sandbox.contract import EngineReport
 from toolwire.execute.sandbox.engines import cgroups, local_sandbox
-from toolwire.execute.sandbox.examination import ProbeFinding, examined
+from toolwire.execute.sandbox.examination import ProbeFinding, examine
 from toolwire.execute.sandbox.git_notes import recover
 from toolwire.execute.sandbox.name_watch import recover_names
 from toolwire.execute.sandbox.probes import PROBES, QUICK, Probe
@@ -105,7 +105,7 @@ async def _look_quickly() -> tuple[list[ExaminedEngine], Line]:
 async def _examined(name: str, probes: tuple[Probe, ...]) -> ExaminedEngine:
     sandbox = local_sandbox(floor=name, default=name)
     report = await sandbox.report(name)
-    answers = [one async for one in examined(sandbox, probes)] if report.usable else []
+    answers = [one async for one in examine(sandbox, probes)] if report.usable else []
     return ExaminedEngine(report, tuple(answers))
 
 

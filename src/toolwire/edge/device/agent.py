@@ -23,7 +23,7 @@ from toolwire.edge.keys import PrivateKey, PublicKeys
 from toolwire.edge.link import LastWill, MqttBroker, MqttLink
 from toolwire.edge.link_contract import Incoming
 from toolwire.errors import BusError, StoreUnavailable, ToolwireError
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import write_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, decode_command
 from toolwire.wire.mqtt.reading import FieldReader
@@ -156,7 +156,7 @@ class EdgeAgent:
             config.name, tools, config.capabilities, config.labels, sys.platform, "1", self._boot, config.summary
         )
         fits = len(self._reporter.encode(offer)[1]) <= self._reporter.most_bytes
-        return offer if fits else changed(offer, tools=(), partial=True)
+        return offer if fits else replace(offer, tools=(), partial=True)
 
     async def _look_at_skills(self) -> None:
         """Offer the tools of the skills as they are now, where something about them has changed."""
@@ -238,7 +238,7 @@ class EdgeAgent:
             refused = RefusedMessage(RefusalCode.BUSY, f"the command was not started: {lost}")
         if refused is not None:
             acknowledge()
-            await self._refuse(changed(refused, proven=True), command)
+            await self._refuse(replace(refused, proven=True), command)
 
     async def _refuse(self, refused: RefusedMessage, command: EdgeCommand | None = None) -> None:
         """Put a refusal on record, and report it where the message was really one for this device.
@@ -264,7 +264,7 @@ class EdgeAgent:
             return left
         if (hook := self._config.hooks.get(command.kind.value)) is not None:
             payload = {"tool": hook, "parameters": dict(command.payload)}
-            return await self._pool.accept(changed(command, payload=payload), _nothing)
+            return await self._pool.accept(replace(command, payload=payload), _nothing)
         if command.kind in _ONCE and await self._is_repeated(command):
             body: Body | RefusedMessage = {"status": "success", "repeated": True}
         else:

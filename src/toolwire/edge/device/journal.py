@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import orjson
 
 from toolwire.errors import StoreUnavailable
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -48,7 +48,7 @@ class CallState(StrEnum):
     FINISHED = "finished"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class JournalRow:
     """One call. `command` is the newest one of it, as JSON, and `body` that of its report once it has finished.
@@ -65,7 +65,7 @@ class JournalRow:
     body: bytes | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What the journal had about a call before it was to be accepted: None for a new one."""
@@ -73,7 +73,7 @@ class Opening:
     before: JournalRow | None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class JournalEvent:
     """Something that an operator may want to know: a refused message, a late report."""

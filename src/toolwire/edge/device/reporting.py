@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from toolwire.define.canonical import canonical
-from toolwire.deliver.size import trimmed, whole
+from toolwire.deliver.size import trim_result, whole
 from toolwire.edge.device.journal import CallJournal, JournalRow
 from toolwire.edge.link_contract import Link
 from toolwire.errors import BusError, BusUnavailable, StoreUnavailable
@@ -172,8 +172,8 @@ async def body_of(result: ToolResult, journal: CallJournal, inline_bytes: int, k
     try:
         await journal.keep_artifact(name, raw, kept_until)
     except StoreUnavailable:  # a full disk costs the whole, not the result
-        return json_bytes(write_tool_result(trimmed(result, _SHOWN_CHARS, None, raw)))
-    shown = write_tool_result(trimmed(result, min(_SHOWN_CHARS, inline_bytes // 2), name, raw))
+        return json_bytes(write_tool_result(trim_result(result, _SHOWN_CHARS, None, raw)))
+    shown = write_tool_result(trim_result(result, min(_SHOWN_CHARS, inline_bytes // 2), name, raw))
     return json_bytes({**shown, "artifact": {"id": name, "size": len(raw), "sha256": name}})
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.decide.ladder import Case, decide
 from toolwire.define.toolbox import Toolbox
-from toolwire.deliver.endings import busy, canceled, refused
+from toolwire.deliver.endings import busy, canceled_result, refusal_result
 from toolwire.deliver.told import with_told
 from toolwire.deliver.visible import visible_result
 from toolwire.errors import Suspended
@@ -18,7 +18,7 @@ from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolCall, To
 from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Grant
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.wire.mqtt.commands import LONGEST_NAME, LONGEST_SOURCE, MOST_SOURCES, EdgeCommand, ToolRequest
 from toolwire.wire.mqtt.reading import FieldReader
 from toolwire.wire.mqtt.refusals import RefusedMessage
@@ -71,12 +71,14 @@ class DeviceTools:
         match decision:
             case Allowed():
                 wanted = decision.timeout_s if request.timeout_s is None else request.timeout_s
-                return changed(decision, timeout_s=max(min(wanted, decision.tool.max_timeout_s), 0.001))
+                return replace(decision, timeout_s=max(min(wanted, decision.tool.max_timeout_s), 0.001))
             case NeedsApproval(reason=reason):
                 said = f"{reason} Its operator can list {call.name!r} in grant.confirmed of the device's file."
-                return refused(Denied(call, Code.PERMISSION_DENIED, f"{self._name} refuses: {said}", "confirmation"))
+                return refusal_result(
+                    Denied(call, Code.PERMISSION_DENIED, f"{self._name} refuses: {said}", "confirmation")
+                )
             case denied:
-                return refused(changed(denied, message=self._denial(denied)))
+                return refusal_result(replace(denied, message=self._denial(denied)))
 
     def _denial(self, denied: Denied) -> str:
         """Whose refusal it is: what orchestrators grant changes nothing about it."""
@@ -96,12 +98,12 @@ class DeviceTools:
         self, allowed: Allowed, info: CallInfo, progress: Progress, write: TellOutput | None = None
     ) -> ToolResult:
         """The result of an allowed call. Cancellation passes through, after the work of the tool was stopped."""
-        context = changed(
-            Context.of(changed(info, timeout_s=allowed.timeout_s), progress), grant=self._grant, reveal=self._reveal
+        context = replace(
+            Context.of(replace(info, timeout_s=allowed.timeout_s), progress), grant=self._grant, reveal=self._reveal
         )
         output = OutputBuffer(write, self._clean) if write is not None else None
         if output is not None:
-            context = changed(context, write=output.write)
+            context = replace(context, write=output.write)
         result = await (self._run_holding(allowed, context) if touches(allowed.tool) else self._run(allowed, context))
         if output is not None:
             output.close()
@@ -168,7 +170,7 @@ def info_of(command: EdgeCommand) -> CallInfo | RefusedMessage:
 
 def stopped(call: ToolCall, *, begun: bool) -> ToolResult:
     """The result of a call that was canceled."""
-    return canceled(call, begun=begun)
+    return canceled_result(call, begun=begun)
 
 
 def interrupted(call: ToolCall) -> ToolResult:

@@ -18,7 +18,7 @@ from toolwire.edge.link_contract import Link
 from toolwire.edge.orchestrator.offered import NO_LIMITS, DeviceLimits, read_device_tools
 from toolwire.edge.orchestrator.presence import DeviceRegistry, DeviceState, Presence
 from toolwire.errors import BusError, BusUnavailable
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.record.rows import new_id
 from toolwire.wire.mqtt.chunks import ChunkJoiner, is_chunk, read_chunk
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, encode_command
@@ -160,7 +160,7 @@ class DeviceClient:
     async def publish(self, command: EdgeCommand) -> None:
         """Publish a command as of now. Raises BusError."""
         device = self.registry.device(command.agent_id)
-        fresh = changed(command, sent_at=self._clock(), session=device.session if device else "")
+        fresh = replace(command, sent_at=self._clock(), session=device.session if device else "")
         data = encode_command(fresh, self.topics, self._signer, canonical)
         if self.link is None:
             raise BusUnavailable("there is no connection to the broker of the devices")
@@ -248,7 +248,7 @@ class DeviceClient:
             chunk = read_chunk(data)
             whole = chunk if isinstance(chunk, RefusedMessage) else self._joiner.add(topic, chunk)
             if not isinstance(whole, bytes):
-                return whole if whole is None else changed(whole, agent_id=device_id)
+                return whole if whole is None else replace(whole, agent_id=device_id)
             data = whole
         verifier = self._verify(device_id)
         return decode_agent_message(topic, data, self.topics, verifier, canonical, plain=verifier is None)

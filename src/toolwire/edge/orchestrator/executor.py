@@ -26,7 +26,7 @@ from toolwire.protocol.calls import Allowed, ErrorText, Text, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Edge, Effect, Tool
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.record.rows import new_id
 from toolwire.wire.codecs.travelling import write_info
 from toolwire.wire.mqtt.commands import (
@@ -104,7 +104,7 @@ class EdgeExecutor:
             result = await self._execute(allowed, context)
         except _NotStarted as why:
             result = ToolResult.failed(allowed.call, why.code, f"{allowed.call.name!r} was not started: {why.reason}.")
-        return changed(result, elapsed_ms=(perf_counter() - started) * 1000)
+        return replace(result, elapsed_ms=(perf_counter() - started) * 1000)
 
     def knows_calls(self, tool: Tool) -> bool:
         """A device keeps a journal of its calls."""
@@ -125,7 +125,7 @@ class EdgeExecutor:
             raise _NotStarted(Code.UNAVAILABLE, "its tool does not live on a device")
         device = await self._reachable(client, target, allowed, context)
         arguments = {name: item for name, item in allowed.arguments.items() if not _is_choice(name, target)}
-        command = self._command(client, device, changed(allowed, arguments=arguments), context)
+        command = self._command(client, device, replace(allowed, arguments=arguments), context)
         call = client.open(command, lambda one: _pass_on(one, context))
         context.begins(context.turn_id, context.call_id)
         try:
@@ -149,14 +149,14 @@ class EdgeExecutor:
         """The result with all its words. Those that were too many for a report are fetched from the device."""
         artifact = report.body.get("artifact")
         if not isinstance(artifact, dict):
-            return changed(result, handle=None) if result.handle is not None else result
+            return replace(result, handle=None) if result.handle is not None else result
         raw = await fetch_artifact(client, device, artifact)
         if raw is None:  # what the report has of it is better than nothing
-            return changed(result, handle=None, truncated=True)
+            return replace(result, handle=None, truncated=True)
         others = tuple(block for block in result.content if not isinstance(block, (Text, ErrorText)))
         words = raw.decode("utf-8", "replace")
         shown = ErrorText(words, result.error.code) if result.error is not None else Text(words)
-        return changed(result, content=(shown, *others), handle=None, truncated=False)
+        return replace(result, content=(shown, *others), handle=None, truncated=False)
 
     # Where it goes
 
@@ -208,7 +208,7 @@ class EdgeExecutor:
         if not call.sent:
             return
         command = call.command
-        stop = changed(
+        stop = replace(
             command, kind=CommandKind.CANCEL, request_id=new_id(), info={}, deadline=None,
             payload={"record_id": command.record_id, "request_id": command.request_id},
         )  # fmt: skip

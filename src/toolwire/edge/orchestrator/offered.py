@@ -18,7 +18,7 @@ from toolwire.deliver.visible_text import visible
 from toolwire.edge.orchestrator.presence import Device, offering
 from toolwire.errors import DefinitionError
 from toolwire.protocol.tools import Edge, Effect, Tier, Tool
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 
 MOST_TOOLS = 128
 MOST_FAULTS = 20
@@ -183,7 +183,7 @@ def _shared(own: str, name: str, devices: Sequence[Device]) -> Tool:
     several = [tool_of(device, name) for device in devices]
     first = several[0]
     ids = [device.id for device in devices]
-    shared = changed(
+    shared = replace(
         first,
         name=own,
         tier=max(one.tier for one in several),
@@ -206,7 +206,7 @@ def _with_choice(tool: Tool, ids: Sequence[str]) -> Tool:
     more = f" and {len(ids) - MOST_NAMED} more (see nodes)" if len(ids) > MOST_NAMED else ""
     choice = {"type": "string", "maxLength": 128, "description": f"The device to run it on; one is chosen for you "
               f"where you leave it out. There are {named}{more}."}  # fmt: skip
-    return changed(tool, input_schema={**schema, "properties": {**schema["properties"], ADDRESSEE: choice}})
+    return replace(tool, input_schema={**schema, "properties": {**schema["properties"], ADDRESSEE: choice}})
 
 
 def _plain(device_id: str) -> str:

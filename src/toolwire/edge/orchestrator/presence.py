@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed, dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen, replace
 
 MOST_DEVICES = 10_000
 MISSED_HEARTBEATS = 3.0
@@ -26,7 +26,7 @@ class Presence(StrEnum):
     UNKNOWN = "unknown"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Device:
     """What is known of a device. `boot` tells the runs of its process apart, `session` its connections.
@@ -101,7 +101,7 @@ class DeviceRegistry:
             return False
         # A last will is no sign of life.
         seen_at = before.seen_at if state.presence is Presence.OFFLINE else now
-        self._devices[device_id] = changed(
+        self._devices[device_id] = replace(
             before, presence=state.presence, boot=state.boot or before.boot, session=state.session,
             running=state.running, slots=max(state.slots, 1), heartbeat_s=state.heartbeat_s, seen_at=seen_at,
         )  # fmt: skip
@@ -116,7 +116,7 @@ class DeviceRegistry:
         before = self._known(device_id)
         if before is None:
             return
-        now = changed(before, tools=tuple(tools), faults=tuple(faults), platform=platform)
+        now = replace(before, tools=tuple(tools), faults=tuple(faults), platform=platform)
         if now != before:
             self._devices[device_id] = now
             self.version += 1
@@ -129,7 +129,7 @@ class DeviceRegistry:
     def note_seen(self, device_id: str, now: float) -> None:
         """Whatever a device sends shows that it is there."""
         if (before := self._devices.get(device_id)) is not None:
-            self._devices[device_id] = changed(before, seen_at=now)
+            self._devices[device_id] = replace(before, seen_at=now)
 
     def load(self, device_id: str) -> int:
         """Calls that a device has: those that it tells of, or those that this process has sent and that are open."""

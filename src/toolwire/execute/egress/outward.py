@@ -51,12 +51,12 @@ async def way_out(
         os.chmod(folder, 0o711)  # noqa: PTH101, S103
         path = f"{folder}/{secrets.token_hex(16)}"
         async with proxy.EgressProxy(path, rules, connector=connector, caps=caps, audit=audit, refusal=refusal):
-            yield bridged(command, path)
+            yield behind_bridge(command, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def bridged(command: Command, door: str) -> Command:
+def behind_bridge(command: Command, door: str) -> Command:
     """The same command behind the bridge, which is handed over as text, so that no file has to be bound."""
     argv = (PYTHON, "-I", "-S", "-c", _bridge(), INSIDE, str(proxy.BRIDGE_PORT), *command.argv)
     return replace(command, argv=argv, env={**command.env, **proxy.proxy_environment()}, door=door)

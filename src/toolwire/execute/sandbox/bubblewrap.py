@@ -29,7 +29,7 @@ from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.scratch import lay_over_as_user
 from toolwire.execute.sandbox.starter import Descriptors, memory
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.trial import examined
+from toolwire.execute.sandbox.trial import examine_engine
 from toolwire.execute.sandbox.workspace import (
     BASE,
     DEVICES,
@@ -39,12 +39,12 @@ from toolwire.execute.sandbox.workspace import (
     TMP,
     Workspace,
     lend_door,
-    lent,
     open_workspace,
     own_devices,
     ready_stage,
     seal,
     stage,
+    with_readable,
 )
 from toolwire.protocol.operations import Command, ExecLimits
 
@@ -91,7 +91,7 @@ class Bubblewrap:
         self.weaker = (*missing(cgroups, self._landlock), *uncounted)
 
     def probe(self) -> EngineReport:
-        return examined(self, self._program, "bwrap is not installed (Debian: apt install bubblewrap)")
+        return examine_engine(self, self._program, "bwrap is not installed (Debian: apt install bubblewrap)")
 
     def launch(self, command: Command) -> Box:
         require(self._program, self.name)
@@ -100,7 +100,7 @@ class Bubblewrap:
             workspace = open_workspace(command, held, self._protected, lays_over=True, guards_git=guards_git)
             readable = (*self._readable, *command.readable)
             shared = tuple(filter(_is_for_all, readable)) if self._bases is not None else ()
-            workspace = lent(workspace, tuple(path for path in readable if path not in shared), held)
+            workspace = with_readable(workspace, tuple(path for path in readable if path not in shared), held)
             with new_group(self._cgroups, command.limits, workspace) as group:
                 return self._start(command, workspace, group, held, shared)
 
@@ -112,7 +112,7 @@ class Bubblewrap:
         inside = held.keep(self._inside(command).memory())
         base = self._base(command, workspace, shared)
         if base is None and shared:
-            workspace, shared = lent(workspace, (*self._readable, *command.readable), held), ()
+            workspace, shared = with_readable(workspace, (*self._readable, *command.readable), held), ()
         arguments = self._arguments(command, workspace, held, has_base=base is not None)
         given = held.keep(memory(b"".join(os.fsencode(str(one)) + b"\0" for one in arguments), "arguments"))
         launcher = (self._program, "--args", str(given), "--", *helper(inside, streams.to_status))

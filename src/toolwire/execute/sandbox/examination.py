@@ -206,7 +206,7 @@ async def _ran(ops: ExecOps, command: Command) -> Ran:
         return await ops.run(replace(command, limits=replace(command.limits, wall_s=_BUSY_WALL_S)))
 
 
-async def examined(ops: ExecOps, probes: Iterable[Probe] = PROBES) -> AsyncIterator[ProbeFinding]:
+async def examine(ops: ExecOps, probes: Iterable[Probe] = PROBES) -> AsyncIterator[ProbeFinding]:
     """Every probe's finding, several at a time; those that leave traces on the host go alone."""
     alone: list[Probe] = []
     together: list[Probe] = []

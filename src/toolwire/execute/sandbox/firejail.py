@@ -16,7 +16,7 @@ from toolwire.execute.sandbox.plan import LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.trial import examined
+from toolwire.execute.sandbox.trial import examine_engine
 from toolwire.execute.sandbox.workspace import (
     TMP,
     Workspace,
@@ -58,7 +58,7 @@ class Firejail:
         self.weaker = (*NOT_GIVEN, *unsealed, *missing(cgroups, self._landlock))
 
     def probe(self) -> EngineReport:
-        return examined(self, self._program, "firejail is not installed (Debian: apt install firejail)")
+        return examine_engine(self, self._program, "firejail is not installed (Debian: apt install firejail)")
 
     def launch(self, command: Command) -> Box:
         require(self._program, self.name)

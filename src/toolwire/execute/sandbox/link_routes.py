@@ -43,7 +43,7 @@ def routes_in(root: int, found: WorkspaceScan, hook_folders: Iterable[str] = ())
     return routes + [replace(_route(workspace, path, Obeyed.ASKED), is_inner=True) for path in inner]
 
 
-def strayed(root: int, routes: Iterable[Route]) -> Iterator[FoundName]:
+def changed_routes(root: int, routes: Iterable[Route]) -> Iterator[FoundName]:
     """What now leads elsewhere, or is something else at the end of a way that is the same. Nothing that is gone."""
     workspace = ""
     for before in routes:

@@ -19,7 +19,7 @@ _IDS = 2**32 - 1
 _MOST_KEPT = 64
 
 
-def detached(folder: int, translation: int | None) -> int:
+def detached_mount(folder: int, translation: int | None) -> int:
     """A mount of a folder that is nowhere yet, with ids translated when a user namespace is given. Raises OSError."""
     tree = call("open_tree", folder, b"\0", _CLONE | _CLOSE_ON_EXEC | _EMPTY_PATH)
     wanted = _NO_SUID | _NO_DEVICES | (_TRANSLATED if translation is not None else 0)

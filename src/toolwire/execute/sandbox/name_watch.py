@@ -19,7 +19,7 @@ from toolwire.execute.sandbox.beneath import lstat_beneath, names_beneath
 from toolwire.execute.sandbox.git_notes import Leftover
 from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.held_back import HeldBack, is_held_back, move_aside
-from toolwire.execute.sandbox.link_routes import Route, changed_ends, routes_in, strayed
+from toolwire.execute.sandbox.link_routes import Route, changed_ends, changed_routes, routes_in
 from toolwire.execute.sandbox.obeyed_scan import (
     FoundName,
     WorkspaceScan,
@@ -131,7 +131,7 @@ class NameWatch:
     def _new(self, now: WorkspaceScan) -> list[FoundName]:
         """New names that are to be moved aside."""
         new = [one for one in new_names(self.before, now) if not _is_exempt(one)]
-        found = {one.path: one for one in (*new, *self._unsafe(now), *strayed(self.root, self.routes))}
+        found = {one.path: one for one in (*new, *self._unsafe(now), *changed_routes(self.root, self.routes))}
         return [one for one in found.values() if not self._is_spared(one)]
 
     def _unsafe(self, now: WorkspaceScan) -> list[FoundName]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolwire.execute.sandbox.git_planted import GIT, Contents, changed_at, contents_of, is_older, unsafe_in
-from toolwire.execute.sandbox.link_routes import Route, strayed
+from toolwire.execute.sandbox.link_routes import Route, changed_routes
 from toolwire.execute.sandbox.obeyed_scan import FoundName, WorkspaceScan, look_into_packages, new_names
 from toolwire.protocol.obeyed import Obeyed
 from toolwire.protocol.values import dataclass
@@ -90,7 +90,7 @@ def planted_by_the_dead(root: int, now: WorkspaceScan) -> list[FoundName]:
     for left in _left_behind(root):
         look_into_packages(root, now)
         packages = tuple(f"{place}/" for place in now.put_off)
-        for one in (*new_names(left.before, now), *strayed(root, left.routes)):
+        for one in (*new_names(left.before, now), *changed_routes(root, left.routes)):
             is_known = one.path.startswith(packages) and is_older(root, one.path, left.opened)
             if one.times[1] <= left.alive_until + _LATER_NS and not is_known:
                 found[one.path] = one

@@ -161,6 +161,6 @@ def _check(command: Command) -> None:
         raise ToolFailure("the name of an environment variable is not one", code=Code.INVALID_PARAMS)
 
 
-def bounded(command: Command, wall_s: float) -> Command:
+def limit_time(command: Command, wall_s: float) -> Command:
     """The command with no more time than this."""
     return replace(command, limits=replace(command.limits, wall_s=min(wall_s, command.limits.wall_s)))

@@ -18,7 +18,7 @@ from toolwire.execute.sandbox.plan import LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.trial import examined
+from toolwire.execute.sandbox.trial import examine_engine
 from toolwire.execute.sandbox.workspace import (
     DOOR,
     STAGED_TMP,
@@ -63,7 +63,7 @@ class Podman:
     def probe(self) -> EngineReport:
         if self._program:
             self.sweep()
-        return examined(self, self._program, "podman is not installed (Debian: apt install podman runc)")
+        return examine_engine(self, self._program, "podman is not installed (Debian: apt install podman runc)")
 
     def sweep(self) -> None:
         """Remove containers that an ended process has left behind."""

@@ -473,7 +473,7 @@ QUICK = tuple(probe for probe in PROBES if probe.name in _QUICK.split())
 """A few of them that take little time together, one for each kind of wall."""
 
 
-def named(name: str) -> Probe:
+def probe_named(name: str) -> Probe:
     return next(probe for probe in PROBES if probe.name == name)
 
 

@@ -12,7 +12,7 @@ from toolwire.protocol.operations import Command
 _WITHIN_S = 20.0
 
 
-def examined(engine: Engine, program: str | None = None, missing: str = "") -> EngineReport:
+def examine_engine(engine: Engine, program: str | None = None, missing: str = "") -> EngineReport:
     """Whether an engine can be used here, by running a command in it. One that needs no program names none."""
     if program == "":
         return EngineReport(engine.name, usable=False, reason=missing)

@@ -13,7 +13,7 @@ from toolwire.execute.sandbox.plan import SCRIPT, LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.trial import examined
+from toolwire.execute.sandbox.trial import examine_engine
 from toolwire.execute.sandbox.workspace import (
     STAGED_TMP,
     TMP,
@@ -56,7 +56,7 @@ class Unconfined:
         return PROTECTED if os.geteuid() == 0 else ()
 
     def probe(self) -> EngineReport:
-        return examined(self)
+        return examine_engine(self)
 
     def launch(self, command: Command) -> Box:
         if command.door:

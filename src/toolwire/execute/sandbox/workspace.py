@@ -7,7 +7,7 @@ from pathlib import Path
 from zlib import crc32
 
 from toolwire.errors import SandboxUnavailable
-from toolwire.execute.sandbox.mounts import Translations, detached
+from toolwire.execute.sandbox.mounts import Translations, detached_mount
 from toolwire.execute.sandbox.name_watch import Activity
 from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.protected import PROTECTED, Guard, guard
@@ -149,7 +149,7 @@ def _as_user(path: str, kept: Guard, held: Descriptors) -> Workspace:
     user = FIRST_USER + crc32(os.fsencode(real)) % USERS  # the same for every box of a workspace
     try:
         translation = _TRANSLATIONS.between(owner.st_uid, owner.st_gid, user)
-        tree = held.keep(detached(kept.root, translation))
+        tree = held.keep(detached_mount(kept.root, translation))
         return Workspace(kept, user, user, tree)
     except OSError as error:
         if owner.st_uid == 0:
@@ -157,7 +157,7 @@ def _as_user(path: str, kept: Guard, held: Descriptors) -> Workspace:
                 f"the workspace {path!r} belongs to root, and its filesystem cannot show it to an ordinary user "
                 f"({error.strerror or error}); give it to an ordinary user (chown)"
             ) from None
-        return Workspace(kept, owner.st_uid, owner.st_gid, held.keep(detached(kept.root, None)))
+        return Workspace(kept, owner.st_uid, owner.st_gid, held.keep(detached_mount(kept.root, None)))
 
 
 def stage(plan: LaunchPlan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> LaunchPlan:
@@ -184,7 +184,7 @@ def own_devices(plan: LaunchPlan, workspace: Workspace, most_bytes: int) -> Laun
     return plan.call("mount", "tmpfs", f"{DEVICES}/shm", "tmpfs", _NO_SUID_NO_DEVICES, options)
 
 
-def lent(workspace: Workspace, paths: tuple[str, ...], held: Descriptors) -> Workspace:
+def with_readable(workspace: Workspace, paths: tuple[str, ...], held: Descriptors) -> Workspace:
     """The workspace with further folders to read. Root lends them wherever they lie, to the user of the box."""
     if len(paths) > MOST_LENT:
         raise SandboxUnavailable(f"a box can be lent {MOST_LENT} folders, not {len(paths)}")
@@ -194,7 +194,7 @@ def lent(workspace: Workspace, paths: tuple[str, ...], held: Descriptors) -> Wor
     for path in paths:
         try:
             folder = held.keep(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            trees[path] = held.keep(detached(folder, _translation(os.fstat(folder), workspace.user)))
+            trees[path] = held.keep(detached_mount(folder, _translation(os.fstat(folder), workspace.user)))
         except OSError as error:
             raise SandboxUnavailable(f"{path!r} cannot be lent to a box: {error.strerror}") from None
     return replace(workspace, lent=trees)

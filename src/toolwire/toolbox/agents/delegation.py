@@ -7,11 +7,10 @@ any more until it is given back. Time is not handed out: all of it passes for al
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
 
 from toolwire.agent import Agent, Answer
-from toolwire.decide.policy import narrowed
+from toolwire.decide.policy import narrow_grant
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable, Suspended, ToolFailure, ToolwireError
@@ -24,7 +23,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Rule, Verdict, inherits_taint
 from toolwire.protocol.tools import Effect, Tier
 from toolwire.protocol.turns import EndReason, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.record.contract import KeptTurn, Store, TurnSummary
 from toolwire.record.projects import of_project
 from toolwire.toolbox.agents.workers import (
@@ -33,7 +32,7 @@ from toolwire.toolbox.agents.workers import (
     DeviceDirectory,
     DeviceView,
     SubAgentProfile,
-    answered,
+    ask_sub_agent,
     pass_on,
     require_depth,
     require_no_circle,
@@ -141,8 +140,8 @@ class SubAgents:
             tainted = await self._tainted(delegation)
             agent = await self._agent(work, seconds)
             if agent.grant.wary and tainted:
-                agent.grant = changed(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
-            answer = await answered(agent, work)
+                agent.grant = replace(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
+            answer = await ask_sub_agent(agent, work)
         except Suspended:  # it keeps its share until it goes on
             raise
         except BaseException:
@@ -176,12 +175,12 @@ class SubAgents:
         agent = await self._agent(work, seconds)
         if begun.state == "ended":
             answer = Answer(
-                begun.answer, EndReason(begun.reason), changed(fold(kept, agent.runtime), ending=kept.ending)
+                begun.answer, EndReason(begun.reason), replace(fold(kept, agent.runtime), ending=kept.ending)
             )
         else:
-            agent.grant = changed(agent.grant, rules=kept.opening.grant.rules)
+            agent.grant = replace(agent.grant, rules=kept.opening.grant.rules)
             try:
-                answer = await answered(agent, work)
+                answer = await ask_sub_agent(agent, work)
             except Fenced:  # a runner goes on with it; the caller waits until it has ended
                 raise Suspended(begun.id, ()) from None
         # Of tokens and money, what was reserved stays so: how much that was is not on record.
@@ -199,7 +198,7 @@ class SubAgents:
         try:
             agent = await self._agent(work, seconds)
             if agent.grant.wary and await self._tainted(delegation):
-                agent.grant = changed(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
+                agent.grant = replace(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
             await agent.begin(delegation.question, thread=delegation.thread, turn_id=turn_id)
         except BaseException as error:
             with suppress(StoreError):
@@ -217,7 +216,7 @@ class SubAgents:
         if len(self._background) >= MOST_AT_ONCE:
             raise ToolFailure(f"{MOST_AT_ONCE} agents are at work already; wait for one", code=Code.UNAVAILABLE)
         share = await self._share(delegation)
-        unwatched = replace(delegation, context=changed(delegation.context, report=_ignore_progress))
+        unwatched = replace(delegation, context=replace(delegation.context, report=_ignore_progress))
         task = asyncio.create_task(self._work(unwatched, share), name="toolwire-sub-agent")
         self._background[delegation.thread] = task
         task.add_done_callback(lambda _: self._background.pop(delegation.thread, None))
@@ -263,14 +262,14 @@ class SubAgents:
         asker = await self._root(delegation)
         if asker is not None and (deadline_s := asker.opening.limits.deadline_s) is not None:
             seconds = max(min(seconds, deadline_s - asker.ran_s), 0.0)
-        grant = changed(narrowed(context.grant, delegation.worker.grant), max_calls=work.share.calls)
+        grant = replace(narrow_grant(context.grant, delegation.worker.grant), max_calls=work.share.calls)
         agent = delegation.worker.make(grant)
         agent.grant, agent.name, agent.project = grant, delegation.worker.name, context.project
         limits = agent.limits if delegation.limits is None else delegation.limits(agent.limits)
         agent.limits = within_share(limits, seconds, work)
         if asker is not None and asker.opening.spec is not None:
             model = agent.spec.model if agent.spec is not None else ModelSpec(agent.model.name)
-            agent.spec = changed(asker.opening.spec, name=agent.name, model=model, result_schema="")
+            agent.spec = replace(asker.opening.spec, name=agent.name, model=model, result_schema="")
         if self._budget is not None:
             first = asker.opening.agent if asker is not None else context.agent
             agent.budget, agent.accounts = self._budget, (first, context.agent, *self._accounts())

@@ -18,7 +18,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.providers import tools_for_models
 from toolwire.protocol.tools import Effect, Tier, Tool, limits_of
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 LONGEST_MESSAGE = 200_000
 MOST_MESSAGES = 200
@@ -157,9 +157,9 @@ def ask_model_tool(
                 f"{name} is not configured for this agent; an operator can set tools.models",
                 code=Code.PERMISSION_DENIED,
             )
-        request = changed(_request(messages), temperature=temperature, max_tokens=max_tokens)
+        request = replace(_request(messages), temperature=temperature, max_tokens=max_tokens)
         reply = await _asked(chosen, _allowed_model(chosen, model), request, open_model)
-        usage = changed(reply.usage, cost_usd=_cost(chosen, reply))
+        usage = replace(reply.usage, cost_usd=_cost(chosen, reply))
         if spent is not None:
             spent(ReplyCost(name, context.agent, context.turn_id, reply.model, usage))
         return _output(reply, usage)

@@ -18,7 +18,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForTurn, Until
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 from toolwire.record.projects import of_project
@@ -152,7 +152,7 @@ async def provision(
     else:  # a process died over it
         turn = (await store.resume(turn_id)).opening
     await store.append_reply(turn, Reply(READY), [], [])
-    await store.end(changed(turn, ending=Ending(EndReason.ANSWERED, READY)), TurnStats())
+    await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, READY)), TurnStats())
     return Delegated(turn_id, turn.epoch, session, turn.agent)
 
 

@@ -17,7 +17,7 @@ from toolwire.protocol.events import CallStarted, Event, TurnStarted
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 
 DEEPEST = 3
 SUB = "sub/"
@@ -140,7 +140,7 @@ def pass_on(context: Context, messages: Iterable[Message]) -> None:
 
 def within_share(limits: Limits, seconds: float, work: DelegatedWork) -> Limits:
     """Limits cut down to a share and to the time that is left."""
-    return changed(
+    return replace(
         limits,
         deadline_s=least(seconds, limits.deadline_s),
         tokens=least(limits.tokens, work.share.tokens),
@@ -149,7 +149,7 @@ def within_share(limits: Limits, seconds: float, work: DelegatedWork) -> Limits:
     )
 
 
-async def answered(agent: Agent, work: DelegatedWork) -> Answer:
+async def ask_sub_agent(agent: Agent, work: DelegatedWork) -> Answer:
     """The agent's answer; what it cannot do is told in words that the caller's model can act on."""
     delegation = work.delegation
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from toolwire.define.fields import Field
 from toolwire.define.functions import tool
-from toolwire.disclose.offer import offered
+from toolwire.disclose.offer import visible_tools
 from toolwire.errors import ToolFailure
 from toolwire.models.workflow import workflow_limits
 from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
@@ -83,7 +83,7 @@ def workflow_tool(sub_agents: SubAgents) -> Tool:
             raise ToolFailure("no workflow can be run here", code=Code.UNAVAILABLE)
         asked = {"steps": steps, "parallel": parallel}
         try:
-            usable = offered(profile.make(context.grant).toolbox, context.grant)
+            usable = visible_tools(profile.make(context.grant).toolbox, context.grant)
             read = read_workflow(asked, [one.name for one in usable])
         except BadWorkflow as wrong:
             raise ToolFailure(f"nothing was run: {wrong}", code=Code.INVALID_PARAMS) from None

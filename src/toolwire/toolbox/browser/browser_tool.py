@@ -21,7 +21,7 @@ from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.protocol.traffic import NO_TRAFFIC
 from toolwire.toolbox.browser.contract import BrowserOps, Tab, TabOwner, TabState
-from toolwire.toolbox.files.granted_paths import denied, wrong
+from toolwire.toolbox.files.granted_paths import denied_failure, wrong
 from toolwire.toolbox.files.images import LARGEST_SHOWN
 from toolwire.toolbox.web.readable import readable
 
@@ -177,7 +177,7 @@ def _check(wish: BrowserRequest, network: tuple[str, ...], *, evaluate: bool) ->
     if wish.action in ("click", "type") and not wish.selector:
         raise wrong(f"{wish.action} needs a selector; extract with format controls shows what there is")
     if wish.action == "evaluate" and not evaluate:
-        raise denied("scripts are not run here; use click, type and extract (an operator can allow evaluate)")
+        raise denied_failure("scripts are not run here; use click, type and extract (an operator can allow evaluate)")
     if wish.action == "evaluate" and not wish.script:
         raise wrong("evaluate needs a script")
 
@@ -190,9 +190,9 @@ def check_url(url: str, network: tuple[str, ...]) -> None:
     except BadUrl as bad:
         raise wrong(f"{url[:100]!r} cannot be visited: {bad}") from None
     except BadRule as bad:
-        raise denied(f"no host is allowed, since a rule cannot be read: {bad}") from None
+        raise denied_failure(f"no host is allowed, since a rule cannot be read: {bad}") from None
     if not verdict.allowed:
-        raise denied(verdict.reason)
+        raise denied_failure(verdict.reason)
 
 
 async def _extracted(tab: Tab, selector: str, shape: Shape) -> str:

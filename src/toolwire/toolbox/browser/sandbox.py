@@ -31,7 +31,7 @@ _TMP = "/tmp"  # noqa: S108 - the box's own
 _MEMORY = {"/dev/shm": 256 * MIB, "/home/agent": 256 * MIB, _TMP: LIMITS["browser"].tmp_bytes}  # noqa: S108
 
 
-def found(program: str = "") -> str:
+def find_chromium(program: str = "") -> str:
     """The path of a Chromium on this machine. Raises ToolFailure where there is none."""
     for name in (program,) if program else PROGRAMS:
         if path := shutil.which(name, path=_PATH):
@@ -43,7 +43,7 @@ class BrowserBox:
     """A place for one Chromium, made before and removed after it. `launcher` is what to start, `door` the way out."""
 
     def __init__(self, program: str, cgroups: Cgroups) -> None:
-        self._program = found(program)
+        self._program = find_chromium(program)
         self._bwrap = _needed("bwrap", "bubblewrap")
         self._group: BoxGroup = cgroups.make(LIMITS["browser"])
         self.folder = Path(tempfile.mkdtemp(prefix="toolwire-browser-"))

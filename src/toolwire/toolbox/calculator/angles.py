@@ -12,7 +12,7 @@ from toolwire.toolbox.calculator.numbers import (
     Number,
     approximate,
     divide,
-    settled,
+    exact_or_approximate,
     sign,
 )
 
@@ -26,14 +26,16 @@ def sine(angle: Number) -> Number:
         return Fraction(0)
     near = _within_one_turn(angle)
     scale = _SERIES_SCALE * min(abs(near.value), Decimal(1))
-    return settled(_series(near.value, near.value, 1), near.error, scale, irrational=isinstance(angle, Fraction))
+    return exact_or_approximate(
+        _series(near.value, near.value, 1), near.error, scale, irrational=isinstance(angle, Fraction)
+    )
 
 
 def cosine(angle: Number) -> Number:
     if angle == 0:
         return Fraction(1)
     near = _within_one_turn(angle)
-    return settled(
+    return exact_or_approximate(
         _series(near.value, Decimal(1), 0), near.error, _SERIES_SCALE, irrational=isinstance(angle, Fraction)
     )
 

@@ -51,7 +51,7 @@ def add(left: Number, right: Number) -> Number:
     small, large = sorted((abs(a.value), abs(b.value)))
     # A part too small to leave a trace must not be taken for nothing once the large part cancels out.
     lost = large * _LOST if 0 < small < large * _TRACE else Decimal(0)
-    return settled(a.value + b.value, a.error + b.error + lost, large)
+    return exact_or_approximate(a.value + b.value, a.error + b.error + lost, large)
 
 
 def negate(number: Number) -> Number:
@@ -62,7 +62,7 @@ def multiply(left: Number, right: Number) -> Number:
     if isinstance(left, Fraction) and isinstance(right, Fraction):
         return _kept(left * right)
     a, b = approximate(left), approximate(right)
-    return settled(a.value * b.value, abs(a.value) * b.error + abs(b.value) * a.error)
+    return exact_or_approximate(a.value * b.value, abs(a.value) * b.error + abs(b.value) * a.error)
 
 
 def divide(left: Number, right: Number) -> Number:
@@ -71,7 +71,7 @@ def divide(left: Number, right: Number) -> Number:
         return _kept(left / right)
     a, b = approximate(left), approximate(right)
     quotient = a.value / b.value
-    return settled(quotient, (a.error + abs(quotient) * b.error) / (abs(b.value) - b.error))
+    return exact_or_approximate(quotient, (a.error + abs(quotient) * b.error) / (abs(b.value) - b.error))
 
 
 def remainder(left: Number, right: Number) -> Number:
@@ -122,7 +122,7 @@ def square_root(number: Number) -> Number:
             return Fraction(top, bottom)
         return Approximate(root := approximate(number).value.sqrt(), root * ROUNDING)
     root = number.value.sqrt()
-    return settled(root, number.error / root)
+    return exact_or_approximate(root, number.error / root)
 
 
 def exponential(number: Number) -> Number:
@@ -130,7 +130,7 @@ def exponential(number: Number) -> Number:
         return Fraction(1)
     near = approximate(number)
     result = near.value.exp()
-    return settled(result, 2 * result * near.error, irrational=isinstance(number, Fraction))
+    return exact_or_approximate(result, 2 * result * near.error, irrational=isinstance(number, Fraction))
 
 
 def logarithm(number: Number) -> Number:
@@ -140,7 +140,7 @@ def logarithm(number: Number) -> Number:
     if number == 1:
         return Fraction(0)
     near = approximate(number)
-    return settled(near.value.ln(), 2 * near.error / near.value, irrational=isinstance(number, Fraction))
+    return exact_or_approximate(near.value.ln(), 2 * near.error / near.value, irrational=isinstance(number, Fraction))
 
 
 def absolute(number: Number) -> Number:
@@ -219,7 +219,9 @@ def _kept(number: Fraction) -> Number:
     return number if _bits(number) <= EXACT_BITS else approximate(number)
 
 
-def settled(value: Decimal, error: Decimal, scale: Decimal | None = None, *, irrational: bool = False) -> Number:
+def exact_or_approximate(
+    value: Decimal, error: Decimal, scale: Decimal | None = None, *, irrational: bool = False
+) -> Number:
     """The approximation with the error of its last step; the whole number instead where it plainly is one.
 
     `scale` is the size of the largest value that was rounded on the way, if that is not the result. An `irrational`

@@ -6,7 +6,7 @@ from typing import Annotated
 from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
-from toolwire.execute.watched import watched
+from toolwire.execute.watched import watch_command
 from toolwire.protocol.context import Context
 from toolwire.protocol.devices import DeviceAccess
 from toolwire.protocol.engines import DEFAULT_ENGINE
@@ -46,7 +46,7 @@ def safe_exec_tool(access: DeviceAccess, ops: ExecOps, *, engine: str = DEFAULT_
             args: Its arguments; none is read by a shell.
         """
         planned = _command(access, context, command, args)
-        async with watched(context, planned):
+        async with watch_command(context, planned):
             ran = await ops.run(planned)
         context.ran_in(ran.engine, ran.profile)
         if ran.limit == "wall":

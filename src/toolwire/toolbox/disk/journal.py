@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from toolwire.protocol.files import Change, NoteForgotten, Stale
 from toolwire.toolbox.disk.beneath import BeneathDir, exchange, move
-from toolwire.toolbox.disk.journal_folder import forget_oldest, has_forgotten, locked, mend, own_folder
+from toolwire.toolbox.disk.journal_folder import forget_oldest, has_forgotten, lock_journal, mend, own_folder
 from toolwire.toolbox.disk.journal_plans import ChangePlan, Swap, encode_plan, read_plan, slot_name
 from toolwire.toolbox.files.protected import refuse_protected
 
@@ -41,7 +41,7 @@ class Journal:
     def __enter__(self) -> "Journal":
         self._fd, self._where = own_folder(self._place)
         try:
-            self._lock = locked(self._fd)
+            self._lock = lock_journal(self._fd)
             self._settle()
         except BaseException:
             self.__exit__()

@@ -56,7 +56,7 @@ def _refuse_odd(folder: int, where: str) -> None:
                 )
 
 
-def locked(folder: int) -> int:
+def lock_journal(folder: int) -> int:
     """A descriptor that holds the journal until it is closed. Raises BlockingIOError after a few seconds."""
     lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     until = time.monotonic() + LONGEST_WAIT_S

@@ -7,10 +7,10 @@ from toolwire.define.fields import Field
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import FileEntry, FileOps
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.files.granted_paths import found, refusal, wrong
+from toolwire.toolbox.files.granted_paths import find_granted, refusal, wrong
 from toolwire.toolbox.files.patterns import LONGEST_PATTERN, glob
 from toolwire.toolbox.files.reading import PathArgument
-from toolwire.toolbox.files.ruled_files import LOOKS, left_out, ruled
+from toolwire.toolbox.files.ruled_files import LOOKS, files_within_rules, left_out
 from toolwire.toolbox.files.tree import Walk, starts
 from toolwire.toolbox.kinds import looking, walking
 
@@ -54,8 +54,8 @@ def list_tool(files: FileOps) -> Tool:
             path: The folder, relative to the workspace.
             include_hidden: Whether to show names that begin with a dot.
         """
-        allowed = ruled(files, context, LOOKS, path)
-        place, entry = found(allowed, path, context)
+        allowed = files_within_rules(files, context, LOOKS, path)
+        place, entry = find_granted(allowed, path, context)
         if entry.kind == "file":
             raise wrong(f"{path!r} is a file, not a folder; use read to see what is in it")
         try:
@@ -96,7 +96,7 @@ def glob_tool(files: FileOps) -> Tool:
             max_results: How many files to show at most.
         """
         wanted = glob(pattern)
-        allowed = ruled(files, context, LOOKS, path)
+        allowed = files_within_rules(files, context, LOOKS, path)
         walk = Walk(allowed, starts(allowed, path, context), context)
         paths: list[str] = []
         prefix = "" if path in {".", ""} else f"{path.strip('/')}/"
@@ -153,7 +153,7 @@ def find_tool(files: FileOps) -> Tool:
         """
         has_wildcards = any(char in pattern for char in "*?[{")
         wanted = glob(pattern if has_wildcards else f"*{pattern}*", ignore_case=True)
-        allowed = ruled(files, context, LOOKS, path)
+        allowed = files_within_rules(files, context, LOOKS, path)
         walk = Walk(allowed, starts(allowed, path, context), context)
         hits: list[FoundFile] = []
         for each in walk:
@@ -189,7 +189,7 @@ def stat_tool(files: FileOps) -> Tool:
         Args:
             path: The file or folder, relative to the workspace.
         """
-        _, entry = found(ruled(files, context, LOOKS, path), path, context)
+        _, entry = find_granted(files_within_rules(files, context, LOOKS, path), path, context)
         kind = _KINDS.get(entry.kind, "other")
         size = entry.size if kind == "file" else 0
         return {"path": path, "type": kind, "size": size, "modified": _when(entry), "mode": f"{entry.mode:o}"}

@@ -39,7 +39,7 @@ def wrong(sentence: str) -> ToolFailure:
     return ToolFailure(sentence, code=Code.INVALID_PARAMS)
 
 
-def denied(sentence: str) -> ToolFailure:
+def denied_failure(sentence: str) -> ToolFailure:
     return ToolFailure(sentence, code=Code.PERMISSION_DENIED)
 
 
@@ -49,7 +49,7 @@ def places(path: str, context: Context) -> list[GrantedPath]:
     if any(ord(char) < 32 or 127 <= ord(char) < 160 or "\ud800" <= char <= "\udfff" for char in path):
         raise wrong("a path cannot contain control characters or broken Unicode")
     if not roots:
-        raise denied("no folder is granted, so no file may be read or written")
+        raise denied_failure("no folder is granted, so no file may be read or written")
     pure = without_detours(PurePosixPath(path or "."))
     if pure is None:
         raise wrong(f"{path!r} is outside of the workspace: its '..' leads above it. Give a path that stays inside.")
@@ -57,7 +57,7 @@ def places(path: str, context: Context) -> list[GrantedPath]:
         return [GrantedPath(root, str(pure), path) for root in roots]
     inside = [GrantedPath(root, str(pure.relative_to(root)), path) for root in roots if pure.is_relative_to(root)]
     if not inside:
-        raise denied(f"{path!r} is outside of the workspace; give a path relative to it")
+        raise denied_failure(f"{path!r} is outside of the workspace; give a path relative to it")
     return inside
 
 
@@ -79,7 +79,7 @@ def without_detours(path: PurePosixPath) -> PurePosixPath | None:
     return PurePosixPath(*steps)
 
 
-def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[GrantedPath, FileEntry]:
+def find_granted(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[GrantedPath, FileEntry]:
     """Where the path exists, in the first of the granted folders that has it. Raises ToolFailure."""
     tried = places(path, context)
     for place in tried:
@@ -111,7 +111,7 @@ def destination(files: FileOps, path: str, context: Context) -> GrantedPath:
 
 def load(files: FileOps, path: str, context: Context, most: int = LARGEST_TEXT_FILE) -> LoadedText:
     """A whole file. Raises ToolFailure, also for one that is too large."""
-    place, entry = found(files, path, context, "file")
+    place, entry = find_granted(files, path, context, "file")
     try:
         with files.open(place.root, place.inner) as file:
             note_read(context, place.root, place.inner, file)
@@ -149,14 +149,14 @@ def refusal(path: str, error: OSError, verb: str = "read") -> ToolFailure:
         case NotAFile():
             return wrong(f"{path!r} is a device, pipe or socket, not a file")
         case Protected():
-            return denied(
+            return denied_failure(
                 f"{path!r} is protected: no tool may {verb} {error.name!r}, because other programs obey what is in it. "
                 "Tell the user what you wanted to do there."
             )
         case RuledOut():
-            return denied(f"{path!r} may not be {_done(verb)}: {error.strerror}.")
+            return denied_failure(f"{path!r} may not be {_done(verb)}: {error.strerror}.")
         case UntrustedState():
-            return denied(f"{path!r} cannot be {_done(verb)}: {error.sentence}")
+            return denied_failure(f"{path!r} cannot be {_done(verb)}: {error.sentence}")
         case Stale():
             return ToolFailure(f"{error.path!r} was changed by someone else meanwhile; read it again, then repeat")
         case IsADirectoryError():
@@ -173,11 +173,13 @@ def refusal(path: str, error: OSError, verb: str = "read") -> ToolFailure:
 def _by_number(path: str, error: OSError, verb: str) -> ToolFailure:
     match error.errno:
         case errno.ELOOP if verb != "read":
-            return denied(f"{path!r} goes through a link; nothing is written through links. Give the real path.")
+            return denied_failure(
+                f"{path!r} goes through a link; nothing is written through links. Give the real path."
+            )
         case errno.EXDEV | errno.ELOOP:
-            return denied(f"{path!r} leads out of the workspace")
+            return denied_failure(f"{path!r} leads out of the workspace")
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return denied(f"{path!r} may not be {_done(verb)} by this process")
+            return denied_failure(f"{path!r} may not be {_done(verb)} by this process")
         case errno.ENAMETOOLONG:
             return wrong("the path, or a name in it, is too long")
         case errno.EAGAIN:

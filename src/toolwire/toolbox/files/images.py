@@ -18,7 +18,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files.granted_paths import load, wrong
 from toolwire.toolbox.files.reading import PathArgument
-from toolwire.toolbox.files.ruled_files import LOOKS, ruled
+from toolwire.toolbox.files.ruled_files import LOOKS, files_within_rules
 from toolwire.toolbox.kinds import looking
 
 LARGEST_IMAGE = 20 * 1024 * 1024
@@ -71,7 +71,7 @@ def image_tool(files: FileOps) -> Tool:
             width: For resize, the most pixels across; the image keeps its proportions.
             height: For resize, the most pixels down; the image keeps its proportions.
         """
-        body = load(ruled(files, context, LOOKS, path), path, context, LARGEST_IMAGE).body
+        body = load(files_within_rules(files, context, LOOKS, path), path, context, LARGEST_IMAGE).body
         kind = read_kind(body)
         if kind is None:
             raise wrong(f"{path!r} is not a PNG, JPEG, GIF or WebP image")

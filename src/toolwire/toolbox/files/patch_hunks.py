@@ -17,14 +17,14 @@ class _Cursor(NamedTuple):
     shift: int = 0
 
 
-def added(patch: FilePatch) -> str:
+def added_text(patch: FilePatch) -> str:
     """The content of a file that a patch adds."""
     lines = [line for hunk in patch.hunks for line in hunk.new]
     bare = any(hunk.new_ends_bare for hunk in patch.hunks)
     return "\n".join(lines) + ("\n" if lines and not bare else "")
 
 
-def applied(patch: FilePatch, text: str) -> str:
+def apply_patch_to(patch: FilePatch, text: str) -> str:
     """The text after the patch. Line ends stay as they are in the text. Raises DoesNotApply."""
     crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
     body = text.replace("\r\n", "\n") if crlf else text

@@ -7,12 +7,12 @@ from toolwire.define.fields import Field
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.toolbox.files.granted_paths import GrantedPath, destination, load, text_of, wrong
-from toolwire.toolbox.files.patch_hunks import DoesNotApply, added, applied
+from toolwire.toolbox.files.patch_hunks import DoesNotApply, added_text, apply_patch_to
 from toolwire.toolbox.files.patch_syntax import LONGEST_PATCH, BadPatch, FilePatch, read_patch
 from toolwire.toolbox.files.protected import asks_about
-from toolwire.toolbox.files.ruled_files import CHANGES, ruled
+from toolwire.toolbox.files.ruled_files import CHANGES, files_within_rules
 from toolwire.toolbox.files.writing import digest, once
 from toolwire.toolbox.kinds import changing
 
@@ -56,10 +56,10 @@ def apply_patch_tool(files: FileOps) -> Tool:
         Args:
             patch: The patch, whole, in one of the two forms. File names are relative to the workspace.
         """
-        allowed = ruled(files, context, CHANGES, *_named(patch))
+        allowed = files_within_rules(files, context, CHANGES, *_named(patch))
         return once(allowed, context, lambda: _plan(allowed, context, patch))
 
-    return changed(apply_patch, must_ask=_asks_about_patch)
+    return replace(apply_patch, must_ask=_asks_about_patch)
 
 
 def _asks_about_patch(arguments: Mapping[str, Any], roots: tuple[str, ...]) -> str:
@@ -101,16 +101,16 @@ def _plan(files: FileOps, context: Context, text: str) -> tuple[list[Change], Gr
 def _changes(files: FileOps, context: Context, patch: FilePatch) -> tuple[GrantedPath, list[Change]]:
     if patch.action == "add":
         place = destination(files, patch.path, context)
-        return place, [Change(place.inner, _encoded(added(patch)), before="")]
+        return place, [Change(place.inner, _encoded(added_text(patch)), before="")]
     loaded = load(files, patch.path, context, LARGEST_PATCHED)
     place, before = loaded.place, digest(loaded.body)
     if patch.action == "delete":
-        if patch.hunks and applied(patch, text_of(loaded)):
+        if patch.hunks and apply_patch_to(patch, text_of(loaded)):
             raise DoesNotApply(
                 f"{patch.path!r} has more lines than the patch deletes. Read it, then write the patch anew."
             )
         return place, [Change(place.inner, None, before=before)]
-    body = _encoded(applied(patch, text_of(loaded))) if patch.hunks else loaded.body
+    body = _encoded(apply_patch_to(patch, text_of(loaded))) if patch.hunks else loaded.body
     if not patch.target:
         return place, [Change(place.inner, body, before=before, keep_mode=True)]
     target = destination(files, patch.target, context)

@@ -10,7 +10,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files.excerpts import Excerpt, NotText, PastTheEnd, read_excerpt
 from toolwire.toolbox.files.granted_paths import GrantedPath, contents, not_found, places, refusal, wrong
-from toolwire.toolbox.files.ruled_files import LOOKS, ruled
+from toolwire.toolbox.files.ruled_files import LOOKS, files_within_rules
 from toolwire.toolbox.kinds import looking
 
 PathArgument = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -46,7 +46,7 @@ def read_tool(files: FileOps) -> Tool:
             offset: Number of the first line to read.
             limit: How many lines to read at most.
         """
-        allowed = ruled(files, context, LOOKS, path)
+        allowed = files_within_rules(files, context, LOOKS, path)
         tried = places(path, context)
         for place in tried:
             try:

@@ -21,7 +21,7 @@ class Replacement(NamedTuple):
     around: str
 
 
-def replaced(path: str, text: str, old: str, new: str, *, replace_all: bool = False) -> Replacement:
+def replace_text(path: str, text: str, old: str, new: str, *, replace_all: bool = False) -> Replacement:
     """The text with `old` replaced. Raises ToolFailure, which says what to do."""
     if old == new:
         raise wrong("old_text and new_text are the same, so nothing would change")

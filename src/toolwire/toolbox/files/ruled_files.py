@@ -17,7 +17,7 @@ LOOKS = RuleReach.CONTENT | RuleReach.NAMES
 CHANGES = RuleReach.CONTENT | RuleReach.CHANGES
 
 
-def ruled(files: FileOps, context: Context, about: RuleReach, *named: str) -> FileOps:
+def files_within_rules(files: FileOps, context: Context, about: RuleReach, *named: str) -> FileOps:
     """The files that a call may use, whose arguments name these paths. Where no rule speaks, they are as they are."""
     rules = PathRules.of(context.grant, about, named)
     return RuledFiles(files, rules) if rules else files

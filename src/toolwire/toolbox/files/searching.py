@@ -11,7 +11,7 @@ from toolwire.toolbox.files.finding import MostResults, PatternArgument
 from toolwire.toolbox.files.patterns import Pattern, glob
 from toolwire.toolbox.files.ranking import RankedLine, best, rank, words_of
 from toolwire.toolbox.files.reading import PathArgument
-from toolwire.toolbox.files.ruled_files import LOOKS, ruled
+from toolwire.toolbox.files.ruled_files import LOOKS, files_within_rules
 from toolwire.toolbox.files.tree import TreeEntry, Walk, starts
 from toolwire.toolbox.kinds import walking
 
@@ -63,7 +63,7 @@ def grep_tool(files: FileOps) -> Tool:
             literal: Whether the pattern is plain text rather than an expression.
         """
         wanted = Pattern(pattern, ignore_case=ignore_case, literal=literal)
-        allowed = ruled(files, context, LOOKS, path)
+        allowed = files_within_rules(files, context, LOOKS, path)
         walk = Walk(allowed, starts(allowed, path, context), context)
         matches: list[Match] = []
         searched = 0
@@ -128,7 +128,7 @@ def search_code_tool(files: FileOps) -> Tool:
             language: Search only files of this language, such as python, rust or js.
         """
         words = words_of(query)
-        allowed = ruled(files, context, LOOKS)
+        allowed = files_within_rules(files, context, LOOKS)
         walk = Walk(allowed, starts(allowed, ".", context), context)
         lines: list[RankedLine] = []
         searched = 0

@@ -3,7 +3,6 @@
 import errno
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast
 
 import orjson
@@ -15,12 +14,12 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps, NoteForgotten
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import replace
 from toolwire.toolbox.files.granted_paths import GrantedPath, destination, load, places, refusal, text_of, wrong
 from toolwire.toolbox.files.protected import asks_about_path
 from toolwire.toolbox.files.reading import PathArgument
-from toolwire.toolbox.files.replacing import replaced
-from toolwire.toolbox.files.ruled_files import CHANGES, ruled
+from toolwire.toolbox.files.replacing import replace_text
+from toolwire.toolbox.files.ruled_files import CHANGES, files_within_rules
 from toolwire.toolbox.kinds import changing
 
 LARGEST_TEXT = 4_000_000
@@ -65,10 +64,10 @@ def write_tool(files: FileOps) -> Tool:
             content: The text to write, all of it.
             mode: rewrite replaces what the file held, append adds to its end.
         """
-        allowed = ruled(files, context, RuleReach.CHANGES, path)
+        allowed = files_within_rules(files, context, RuleReach.CHANGES, path)
         return once(allowed, context, lambda: _write(allowed, context, path, _encoded(content), mode == "append"))
 
-    return changed(write, must_ask=asks_about_path)
+    return replace(write, must_ask=asks_about_path)
 
 
 class EditOutput(TypedDict):
@@ -107,10 +106,10 @@ def edit_tool(files: FileOps) -> Tool:
             new_text: The text to put in its place.
             replace_all: Whether to replace every occurrence.
         """
-        allowed = ruled(files, context, CHANGES, path)
+        allowed = files_within_rules(files, context, CHANGES, path)
         return once(allowed, context, lambda: _edit(allowed, context, path, (old_text, new_text), replace_all))
 
-    return changed(edit, must_ask=asks_about_path)
+    return replace(edit, must_ask=asks_about_path)
 
 
 def once(files: FileOps, context: Context, work: Callable[[], tuple[list[Change], GrantedPath, Output]]) -> Output:
@@ -211,7 +210,7 @@ def _edit(
     files: FileOps, context: Context, path: str, texts: tuple[str, str], replace_all: bool
 ) -> tuple[list[Change], GrantedPath, EditOutput]:
     loaded = load(files, path, context)
-    made = replaced(path, text_of(loaded), *texts, replace_all=replace_all)
+    made = replace_text(path, text_of(loaded), *texts, replace_all=replace_all)
     content = _encoded(made.text)
     output: EditOutput = {
         "path": path,

@@ -17,7 +17,7 @@ from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.operations import ExecOps, shell
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.files.granted_paths import wrong
-from toolwire.toolbox.git.running import MOST_PATHS, GitRepository, inner_paths, open_repository, revision, said
+from toolwire.toolbox.git.running import MOST_PATHS, GitRepository, git_output, inner_paths, open_repository, revision
 
 LONGEST_MESSAGE = 20_000
 USUAL_AUTHOR = "toolwire <toolwire@localhost>"
@@ -152,7 +152,7 @@ def git_commit_tool(ops: ExecOps, *, author: str = "", stand_ins: tuple[str, ...
 
 async def _committed(asked: GitRepository, body: bytes, words: tuple[str, ...]) -> CommitOutput:
     ran = await asked.run((*shell(_SCRIPT), "git_commit", *words), body, writable=True)
-    commit, parent, branch, *names = said(ran).split("\0")
+    commit, parent, branch, *names = git_output(ran).split("\0")
     files = [name for name in names if name]
     return {
         "commit": commit,

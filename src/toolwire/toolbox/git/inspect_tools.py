@@ -29,7 +29,7 @@ from toolwire.toolbox.git.output import (
     read_status,
 )
 from toolwire.toolbox.git.ruled_diff import without_ruled_out
-from toolwire.toolbox.git.running import MOST_PATHS, inner_paths, open_repository, revision, said
+from toolwire.toolbox.git.running import MOST_PATHS, git_output, inner_paths, open_repository, revision
 
 MOST_ENTRIES = 1000
 USUAL_CHARS = 30_000
@@ -122,7 +122,7 @@ def git_status_tool(ops: ExecOps) -> Tool:
         """
         asked = await open_repository(ops, context, repository)
         ran = await asked.run((*shell(_STATUS), "git_status", *stand_in_names()))
-        head, entries = read_status(said(ran))
+        head, entries = read_status(git_output(ran))
         return {
             **head,
             "clean": not entries,
@@ -168,7 +168,7 @@ def git_diff_tool(ops: ExecOps) -> Tool:
         shape = (*_NO_PROGRAMS, "-M", "--numstat", "-z", "--patch", f"-U{context_lines}", "--end-of-options")
         ran = await asked.git(*words[0], *shape, *words[1], "--", *inner_paths(paths, context, repository))
         cut = ran.stdout.truncated
-        shown = without_ruled_out(*read_diff(said(ran)), context, repository, paths, cut=cut)
+        shown = without_ruled_out(*read_diff(git_output(ran)), context, repository, paths, cut=cut)
         return _diff_output(*shown, start, max_chars, cut=cut)
 
     return git_diff
@@ -230,7 +230,7 @@ def git_log_tool(ops: ExecOps) -> Tool:
             "--fixed-strings", f"--max-count={max_count}", f"--skip={skip}", *wanted,
             "--end-of-options", revision(ref, "ref"), "--", *inner_paths(paths, context, repository),
         )  # fmt: skip
-        return {"commits": read_log(said(ran))}
+        return {"commits": read_log(git_output(ran))}
 
     return git_log
 
@@ -249,7 +249,7 @@ def git_branch_tool(ops: ExecOps) -> Tool:
         asked = await open_repository(ops, context, repository)
         which = ["refs/heads", *(["refs/remotes"] if remotes else [])]
         ran = await asked.git("for-each-ref", f"--format={BRANCH_FORMAT}", "--sort=-committerdate", "--", *which)
-        found = read_branches(said(ran))
+        found = read_branches(git_output(ran))
         current = next((one["name"] for one in found if one["current"]), "")
         return {"current": current, "branches": found[:MOST_ENTRIES], "total": len(found)}
 

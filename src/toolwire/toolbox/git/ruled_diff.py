@@ -7,7 +7,7 @@ from dataclasses import replace
 from toolwire.decide.families import RuleReach
 from toolwire.decide.path_rules import PathRules
 from toolwire.protocol.context import Context
-from toolwire.toolbox.files.granted_paths import denied
+from toolwire.toolbox.files.granted_paths import denied_failure
 from toolwire.toolbox.git.output import FileDiff
 
 _SECTION = re.compile(r"^(?=diff --(?:git|cc|combined) )", re.MULTILINE)
@@ -26,7 +26,9 @@ def without_ruled_out(
         return files, patch, ""
     sections = [section for section in _SECTION.split(patch) if section.strip()]
     if (len(sections) != len(files) and not cut) or not all(map(_belongs, sections, files)):
-        raise denied("a rule keeps back some of these files, and they cannot be told apart; give the paths of others")
+        raise denied_failure(
+            "a rule keeps back some of these files, and they cannot be told apart; give the paths of others"
+        )
     count = sum(kept_back)
     shown = [file for file, back in zip(files, kept_back, strict=True) if not back]
     text = "".join(section for section, back in zip(sections, kept_back, strict=False) if not back)

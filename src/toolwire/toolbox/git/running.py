@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from toolwire.deliver.visible import visible
 from toolwire.errors import ToolFailure
-from toolwire.execute.watched import watched
+from toolwire.execute.watched import watch_command
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
@@ -92,7 +92,7 @@ class GitRepository:
 
     async def run(self, argv: tuple[str, ...], stdin: bytes = b"", *, writable: bool = False) -> Ran:
         command = replace(self.command, argv=argv, stdin=stdin, writable=writable)
-        async with watched(self.context, command):
+        async with watch_command(self.context, command):
             ran = await self.ops.run(command)
         self.context.ran_in(ran.engine, ran.profile)
         if ran.exit_code != 0:
@@ -113,7 +113,7 @@ async def open_repository(ops: ExecOps, context: Context, folder: str) -> GitRep
     ran = await GitRepository(ops, context, _with(bare, SETTINGS)).run(bare.argv)
     if ran.stdout.truncated:
         raise wrong("the configuration of this repository is too long to be read safely")
-    own = _settings(said(ran))
+    own = _settings(git_output(ran))
     return GitRepository(ops, context, _with(bare, {**SETTINGS, **switched_off(own)}), own)
 
 
@@ -172,7 +172,7 @@ def inner_paths(paths: Iterable[str], context: Context, folder: str) -> tuple[st
     return tuple(found)
 
 
-def said(ran: Ran) -> str:
+def git_output(ran: Ran) -> str:
     """What git wrote, up to where it became too much: a piece from the end would be read as something else."""
     kept = ran.stdout.head if ran.stdout.truncated else ran.stdout.head + ran.stdout.tail
     return kept.decode("utf-8", "replace")

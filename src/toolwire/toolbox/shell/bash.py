@@ -20,7 +20,7 @@ from toolwire.execute.egress.caps import Audit
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.sandbox.git_settings import Setting
-from toolwire.execute.watched import watched
+from toolwire.execute.watched import watch_command
 from toolwire.protocol.context import Context, Trial
 from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
@@ -99,7 +99,7 @@ def bash_tool(ops: ExecOps, outward: OpensEgress = way_out, *, engine: str = DEF
         log = TrafficLog()
         try:
             way = by_address_rules(outward, context)
-            async with watched(context, planned), way(planned, hosts, audit=log) as ready:
+            async with watch_command(context, planned), way(planned, hosts, audit=log) as ready:
                 ran = await ops.run(ready, _progress(context))
         finally:
             context.ran_in("", "", log.take())
@@ -126,7 +126,7 @@ async def _tried(ops: ExecOps, outward: OpensEgress, command: Command, context: 
     hosts = _NOWHERE if granted_hosts(context) else ()
     log = TrafficLog()
     try:
-        async with watched(context, planned), outward(planned, hosts, audit=log) as ready:
+        async with watch_command(context, planned), outward(planned, hosts, audit=log) as ready:
             ran = await ops.run(ready, _progress(context))
     except SandboxUnavailable:
         trial.wanted = ""  # the question is put as if nothing had been tried

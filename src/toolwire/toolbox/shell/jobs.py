@@ -9,11 +9,11 @@ from dataclasses import field
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
-from toolwire.execute.watched import Look, watched
+from toolwire.execute.watched import Look, watch_command
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import MIB, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.values import changed, dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.toolbox.shell.bash import OpensEgress, by_address_rules, last_line
 
 MOST_JOBS = 16
@@ -107,7 +107,7 @@ class Jobs:
             raise ToolFailure(f"{self._most} jobs are running already; stop one first", code=Code.UNAVAILABLE)
         self._forget()
         name = f"job-{secrets.token_hex(4)}"
-        log, later = TrafficLog(), changed(context, told=[])
+        log, later = TrafficLog(), replace(context, told=[])
         task = asyncio.get_running_loop().create_task(self._run(command, hosts, name, log, later), name=name)
         job = self._jobs[name] = Job(name, owner, text, time.time(), task, log)
         task.add_done_callback(lambda done: _ended(job, done))
@@ -149,7 +149,7 @@ class Jobs:
     async def _run(self, command: Command, hosts: tuple[str, ...], name: str, log: TrafficLog, context: Context) -> Ran:
         try:
             way = by_address_rules(self._outward, context)
-            async with watched(context, command) as opened, way(command, hosts, audit=log) as ready:
+            async with watch_command(context, command) as opened, way(command, hosts, audit=log) as ready:
                 self._jobs[name].opened = opened
                 return await self._ops.run(ready, self._listener(name))
         finally:

@@ -14,7 +14,7 @@ from toolwire.decide.shell import read_shell
 from toolwire.decide.shell_reach import named_paths
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
-from toolwire.toolbox.files.granted_paths import denied
+from toolwire.toolbox.files.granted_paths import denied_failure
 from toolwire.toolbox.files.hard_links import HardLinkedNames
 from toolwire.toolbox.files.ruled_files import LOOKS, reason
 
@@ -65,4 +65,4 @@ def _refused(rules: PathRules, twins: HardLinkedNames, workspace: Path, path: st
         return None
     if rule is None or (real == plain(str(inner)) and rule is not twin):
         return None
-    return denied(f"{path!r} leads to {real!r}: {reason(rule, real, path)}.")
+    return denied_failure(f"{path!r} leads to {real!r}: {reason(rule, real, path)}.")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolwire.define.versions import meant, read_pin, version_key
+from toolwire.define.versions import pinned_version, read_pin, version_key
 from toolwire.errors import DefinitionError
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Tool
@@ -90,7 +90,7 @@ class _SkillChoice:
             self._withhold(entry, f"version {used} is used; tools.versions can pin {name}@{entry.tool.version}")
 
     def _version(self, name: str, pin: str, known: Mapping[str, Any]) -> str:
-        version = meant(pin, known)
+        version = pinned_version(pin, known)
         if version is None:
             there = ", ".join(sorted(known, key=version_key))
             raise DefinitionError(f"tools.versions pins {name}@{pin}; the versions there are: {there}")

@@ -12,7 +12,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codec
 _ENDS_NAME = str.maketrans(dict.fromkeys("\"';>/,", " "))
 
 
-def decoded(body: bytes, content_type: str) -> str:
+def decode_page(body: bytes, content_type: str) -> str:
     """The text, by its byte order mark, what the server says, what the page says, or UTF-8."""
     for mark, charset in _MARKS:
         if body.startswith(mark):

@@ -15,7 +15,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.operations import WebAnswer, WebOps, WebRequest
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.toolbox.web.charsets import decoded
+from toolwire.toolbox.web.charsets import decode_page
 from toolwire.toolbox.web.readable import ReadablePage, readable
 from toolwire.toolbox.web.search import NAMES, NoBackend, SearchBackend, search_tool
 
@@ -116,7 +116,7 @@ def _page(answer: WebAnswer, shape: Format) -> ReadablePage:
     if not _is_text(kind, answer.body):
         size = f"{len(answer.body)}{' or more' if answer.truncated else ''} bytes"
         raise ToolFailure(f"{answer.url} is not text but {kind or 'of an unknown kind'} ({size})")
-    text = decoded(answer.body, answer.headers.get("content-type", ""))
+    text = decode_page(answer.body, answer.headers.get("content-type", ""))
     if shape == "html" or (kind not in _HTML and not _looks_like_html(kind, text)):
         return ReadablePage("", visible(text))
     page = readable(text, answer.url, markdown=shape == "markdown")

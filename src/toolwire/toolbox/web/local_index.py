@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolwire.errors import SettingsError, ToolFailure
-from toolwire.toolbox.web.charsets import decoded
+from toolwire.toolbox.web.charsets import decode_page
 from toolwire.toolbox.web.readable import ReadablePage, readable
 from toolwire.toolbox.web.search import SearchResult
 
@@ -135,7 +135,7 @@ def _documents(folder: Path) -> Iterator[Path]:
 
 def _page(path: Path) -> ReadablePage:
     with path.open("rb") as file:
-        text = decoded(file.read(LARGEST_FILE), "")
+        text = decode_page(file.read(LARGEST_FILE), "")
     if path.suffix.lower() in (".html", ".htm"):
         return readable(text, path.as_uri() if path.is_absolute() else "", markdown=False)
     title = next((line.strip("# \t") for line in text[:2000].splitlines() if line.strip("# \t")), "")

@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Block, Image, Text
 from toolwire.protocol.tools import Tool
-from toolwire.wire.decode.fields import BadField, named, objects, text
+from toolwire.wire.decode.fields import BadField, objects, required_text, text
 from toolwire.wire.decode.openai_chat import function
 from toolwire.wire.decode.transcript import Transcript
 from toolwire.wire.encode.pictures import picture
@@ -51,7 +51,7 @@ def _user(blocks: list[Mapping[str, Any]], where: str, said: Transcript) -> None
     for at, block in enumerate(blocks):
         if block.get("type") == "tool_result":
             inner = f"{where}[{at}]"
-            alias = named(block.get("tool_use_id"), f"{inner}.tool_use_id")
+            alias = required_text(block.get("tool_use_id"), f"{inner}.tool_use_id")
             said.result(alias, _result(block, inner, said), failed=block.get("is_error") is True)
         else:
             rest.append(block)
@@ -107,7 +107,7 @@ def _assistant_block(block: Mapping[str, Any], where: str, said: Transcript) -> 
             reply.keep("anthropic", block)
         case "tool_use":
             alias = text(block.get("id"), f"{where}.id") or None
-            said.call(where, named(block.get("name"), f"{where}.name"), block.get("input"), alias, block)
+            said.call(where, required_text(block.get("name"), f"{where}.name"), block.get("input"), alias, block)
         case _:
             said.lose(where, f"{_kind(block)} was left out")
 

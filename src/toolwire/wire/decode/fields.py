@@ -30,7 +30,7 @@ def text(value: Any, field: str) -> str:
     return value
 
 
-def named(value: Any, field: str) -> str:
+def required_text(value: Any, field: str) -> str:
     """A text that has to be there."""
     if not isinstance(value, str) or not value:
         raise BadField(field, "must be a non-empty string")

@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Block, Text
 from toolwire.protocol.tools import Tool
-from toolwire.wire.decode.fields import BadField, named, objects, text
+from toolwire.wire.decode.fields import BadField, objects, required_text, text
 from toolwire.wire.decode.transcript import Transcript
 from toolwire.wire.encode.pictures import is_picture, picture
 
@@ -50,11 +50,11 @@ def _read(message: Mapping[str, Any], where: str, said: Transcript) -> None:
         case "assistant":
             _assistant(message, where, said)
         case "tool":
-            alias = named(message.get("tool_call_id"), f"{where}.tool_call_id")
+            alias = required_text(message.get("tool_call_id"), f"{where}.tool_call_id")
             name = text(message.get("name"), f"{where}.name")
             said.result(alias, _result(message, where, said), failed=False, name=name)
         case "function":
-            name = named(message.get("name"), f"{where}.name")
+            name = required_text(message.get("name"), f"{where}.name")
             said.result(name, _result(message, where, said), failed=False, name=name)
         case "system" | "developer":
             said.note(content(message.get("content"), f"{where}.content", said))
@@ -74,7 +74,7 @@ def _assistant(message: Mapping[str, Any], where: str, said: Transcript) -> None
         _call(call, f"{where}.tool_calls[{at}]", said)
     legacy = message.get("function_call")
     if isinstance(legacy, Mapping):
-        name = named(legacy.get("name"), f"{where}.function_call.name")
+        name = required_text(legacy.get("name"), f"{where}.function_call.name")
         said.call(f"{where}.function_call", name, legacy.get("arguments"), None, legacy)
 
 
@@ -87,7 +87,7 @@ def _call(call: Mapping[str, Any], where: str, said: Transcript) -> None:
         case _:
             raise BadField(f"{where}.function", "must be an object")
     alias = text(call.get("id"), f"{where}.id") or None
-    said.call(where, named(inner.get("name"), f"{where}.function.name"), written, alias, call)
+    said.call(where, required_text(inner.get("name"), f"{where}.function.name"), written, alias, call)
 
 
 def _result(message: Mapping[str, Any], where: str, said: Transcript) -> tuple[Block, ...]:
@@ -153,7 +153,9 @@ def function(entry: Mapping[str, Any], where: str, schema_field: str = "paramete
     if schema is not None and not isinstance(schema, Mapping):
         raise BadField(f"{where}.{schema_field}", "must be a JSON Schema object")
     description = text(entry.get("description"), f"{where}.description")
-    return Tool(named(entry.get("name"), f"{where}.name"), description, schema or {"type": "object", "properties": {}})
+    return Tool(
+        required_text(entry.get("name"), f"{where}.name"), description, schema or {"type": "object", "properties": {}}
+    )
 
 
 def may_not_call(body: Mapping[str, Any]) -> bool:

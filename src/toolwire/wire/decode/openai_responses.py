@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Block
 from toolwire.protocol.tools import Tool
-from toolwire.wire.decode.fields import BadField, named, objects, text
+from toolwire.wire.decode.fields import BadField, objects, required_text, text
 from toolwire.wire.decode.openai_chat import content, function, parts
 from toolwire.wire.decode.transcript import Transcript
 
@@ -49,9 +49,9 @@ def _read(item: Mapping[str, Any], where: str, said: Transcript) -> None:
         case "function_call" | "custom_tool_call":
             alias = text(item.get("call_id") or item.get("id"), f"{where}.call_id") or None
             written = item.get("arguments") if kind == "function_call" else {"input": item.get("input")}
-            said.call(where, named(item.get("name"), f"{where}.name"), written, alias, item)
+            said.call(where, required_text(item.get("name"), f"{where}.name"), written, alias, item)
         case "function_call_output" | "custom_tool_call_output":
-            alias = named(item.get("call_id"), f"{where}.call_id")
+            alias = required_text(item.get("call_id"), f"{where}.call_id")
             said.result(alias, _output(item.get("output"), f"{where}.output", said), failed=False)
         case "reasoning":
             _reasoning(item, said)

@@ -6,16 +6,16 @@ from typing import Any
 
 from toolwire.protocol.chat import Request
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import fast_frozen
 from toolwire.wire.decode import anthropic, openai_chat, openai_responses
-from toolwire.wire.decode.fields import BadField, flag, named, number, positive
+from toolwire.wire.decode.fields import BadField, flag, number, positive, required_text
 from toolwire.wire.decode.transcript import Transcript
 from toolwire.wire.encode.losses import Loss
 
 Body = Mapping[str, Any]
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
     """A client's request in our nouns.
@@ -31,7 +31,7 @@ class DecodedRequest:
     losses: tuple[Loss, ...] = ()
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class BadRequest:
     """The body is not a request of that dialect: which field is wrong, and what it must be."""
@@ -91,7 +91,7 @@ def _decoded(body: Body, spoken: _Dialect) -> DecodedRequest:
     if foreign:
         extras["tools"] = foreign
         said.lose("tools", f"{len(foreign)} tools that are not functions were left out")
-    model, stream = named(body.get("model"), "model"), flag(body.get("stream"), "stream")
+    model, stream = required_text(body.get("model"), "model"), flag(body.get("stream"), "stream")
     return DecodedRequest(request, model, stream, extras, tuple(said.losses))
 
 

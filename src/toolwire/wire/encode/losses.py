@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import fast_frozen
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Something that was left out or weakened: where it stood, and what became of it in plain words."""

@@ -14,7 +14,7 @@ from typing import Any
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed, quick
+from toolwire.protocol.values import fast_frozen, replace
 
 WireName = Callable[[str], str]
 
@@ -68,7 +68,7 @@ def _escaped(name: str, fits: re.Pattern[str]) -> str:
     return out
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class NameMap:
     """The offered tools as a model sees them, and what each of their names means here.
@@ -94,11 +94,11 @@ class NameMap:
         """The same reply with our own names in its calls."""
         if not self.originals or not reply.calls:
             return reply
-        return changed(reply, calls=tuple(self._restored(call) for call in reply.calls))
+        return replace(reply, calls=tuple(self._restored(call) for call in reply.calls))
 
     def _restored(self, call: ToolCall) -> ToolCall:
         name = self.name(call.name)
-        return call if name == call.name else changed(call, name=name)
+        return call if name == call.name else replace(call, name=name)
 
 
 _KEPT_LISTS = 16
@@ -118,4 +118,4 @@ def _renamed(tools: tuple[Tool, ...], wire_name: WireName) -> tuple[Tool, ...]:
 
 
 def _under(tool: Tool, name: str) -> Tool:
-    return tool if name == tool.name else changed(tool, name=name)
+    return tool if name == tool.name else replace(tool, name=name)

@@ -7,7 +7,7 @@ from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import fast_frozen
 from toolwire.wire.encode.outbound import CallIds, to_json
 from toolwire.wire.encode.request import Dialect
 from toolwire.wire.formats.registry import DIALECTS
@@ -16,7 +16,7 @@ _EMPTY = Tool("", "", {})
 CHARS_PER_TOKEN = 4  # what the common tokenizers average on JSON and English
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class FormatCost:
     """Estimated tokens in one format. `fixed` is what telling any tool at all costs, once for a request."""

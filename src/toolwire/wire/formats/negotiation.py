@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from toolwire.errors import SettingsError
 from toolwire.protocol.providers import PROVIDERS
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import fast_frozen
 from toolwire.wire.encode.request import Dialect
 from toolwire.wire.formats.preference import AUTO, NO_PREFERENCE, FormatPreference
 from toolwire.wire.formats.registry import DIALECTS, dialect_of
@@ -51,7 +51,7 @@ TEXT_DEFAULT = "hermes"
 _WORD = re.compile(r"[a-z]+|\d+")
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Formats:
     """The formats of one conversation and, in a sentence, why these."""

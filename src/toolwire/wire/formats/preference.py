@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 AUTO = "auto"
 
@@ -20,7 +20,7 @@ class FormatPreference(Protocol):
     def coach(self) -> bool: ...
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class FormatChoice:
     """A preference in plain words, for callers without a settings file."""

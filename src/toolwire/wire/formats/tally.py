@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import Reply
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 KEPT_NAMES = 20
 LONGEST_NAME = 64
@@ -20,7 +20,7 @@ EXPECTED: Mapping[str, frozenset[str]] = {
 _NATIVE_ONLY = frozenset({"native"})
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class FormatTally:
     """The sums for one model and one definition format.
@@ -115,7 +115,7 @@ def _sum(one: tuple[tuple[str, int], ...], other: tuple[tuple[str, int], ...]) -
     return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:KEPT_NAMES])
 
 
-def merged(tallies: Iterable[FormatTally]) -> tuple[FormatTally, ...]:
+def merge_tallies(tallies: Iterable[FormatTally]) -> tuple[FormatTally, ...]:
     """One sum for each model and format, by model and then by format."""
     sums: dict[tuple[str, str], FormatTally] = {}
     for one in tallies:

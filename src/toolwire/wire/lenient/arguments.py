@@ -169,7 +169,7 @@ def _read_before_tail(text: str) -> Read | None:
 
     What may be the rest of the arguments is no tail: a value that ended too early must not run.
     """
-    body = unfenced(text.lstrip("\ufeff"))
+    body = strip_fence(text.lstrip("\ufeff"))
     ending = _last_tokens(body)
     if ending is not None:
         read = _read_all(body[: ending.start()].rstrip(), finished=False)
@@ -206,7 +206,7 @@ def _without(read: Read, tail: str) -> Read:
 
 
 def _read_all(text: str, *, finished: bool) -> Read | NotRead:
-    body = unfenced(text.lstrip("\ufeff"))
+    body = strip_fence(text.lstrip("\ufeff"))
     if body[:1] not in _OPENERS:
         return NotRead("the arguments are not an object")
     reader = ValueReader(body, close_at_end=finished)
@@ -236,7 +236,7 @@ def _skip_between(reader: ValueReader) -> None:
         reader.pos += 1
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """The body of a text that is one code fence; any other text unchanged."""
     if not text.startswith(_FENCE):
         return text

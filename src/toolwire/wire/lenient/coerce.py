@@ -19,7 +19,7 @@ _REFERENCES = 8
 
 def types_of(schema: Any, root: Mapping[str, Any], hops: int = _REFERENCES) -> frozenset[str]:
     """The JSON types that a schema allows; empty when it does not say."""
-    schema = resolved(schema, root)
+    schema = resolve_reference(schema, root)
     if not isinstance(schema, Mapping) or hops <= 0:
         return frozenset()
     declared = schema.get("type")
@@ -35,7 +35,7 @@ def types_of(schema: Any, root: Mapping[str, Any], hops: int = _REFERENCES) -> f
     return frozenset(kind_of(value) for value in values) if isinstance(values, list | tuple) else frozenset()
 
 
-def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+def resolve_reference(schema: Any, root: Mapping[str, Any]) -> Any:
     """The schema that local references lead to; anything else unchanged."""
     for _ in range(_REFERENCES):
         reference = schema.get("$ref") if isinstance(schema, Mapping) else None
@@ -70,12 +70,12 @@ def kind_of(value: Any) -> str:
 def coerced(value: Any, schema: Any, root: Any = None, depth: int = _DEPTH) -> Any:
     """The value, its parts brought to the schema's types where that loses nothing."""
     root = root if root is not None else schema
-    schema = resolved(schema, root)
+    schema = resolve_reference(schema, root)
     if not isinstance(schema, Mapping) or depth <= 0:
         return value
     allowed = types_of(schema, root)
     if isinstance(value, str):
-        value = typed(value, allowed)
+        value = typed_value(value, allowed)
     if isinstance(value, float) and value.is_integer() and "integer" in allowed and "number" not in allowed:
         return int(value)
     if isinstance(value, dict):
@@ -89,7 +89,7 @@ def coerced(value: Any, schema: Any, root: Any = None, depth: int = _DEPTH) -> A
 def without_nulls(value: Any, schema: Any, root: Any = None, depth: int = _DEPTH) -> Any:
     """The value less every null that can only mean "not given": of a property that is optional and has no null."""
     root = root if root is not None else schema
-    schema = resolved(schema, root)
+    schema = resolve_reference(schema, root)
     if not isinstance(schema, Mapping) or depth <= 0:
         return value
     if isinstance(value, list):
@@ -117,7 +117,7 @@ def _option(schema: Mapping[str, Any], root: Any, key: str) -> Mapping[str, Any]
         return schema
     for name in ("anyOf", "oneOf", "allOf"):
         for option in schema.get(name) or ():
-            found = resolved(option, root)
+            found = resolve_reference(option, root)
             if isinstance(found, Mapping) and key in found:
                 return found
     return schema
@@ -133,7 +133,7 @@ def _object(value: dict[str, Any], schema: Mapping[str, Any], root: Any, depth: 
     }
 
 
-def typed(text: str, allowed: frozenset[str]) -> Any:
+def typed_value(text: str, allowed: frozenset[str]) -> Any:
     """The value that a raw text stands for among these types; text where text is wanted or allowed, or none is told."""
     if not allowed:
         return text

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.wire.mqtt.reading import FieldReader, parse_message
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.reports import MAX_REPORT_BYTES
@@ -28,7 +28,7 @@ _LEAST = 1_024
 _MARK = b'{"chunk":'
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """One of `count` pieces of a message whose SHA-256 is `digest`."""

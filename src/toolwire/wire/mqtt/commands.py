@@ -5,7 +5,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from toolwire.protocol.values import changed, dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen, replace
 from toolwire.wire.mqtt.reading import FieldReader, parse_message, readable_id
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.signing import Canonical, Opened, Signer, Verifier, open_message, seal
@@ -36,7 +36,7 @@ class CommandKind(StrEnum):
     LOGS = "logs"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class EdgeCommand:
     """One command.
@@ -68,7 +68,7 @@ class EdgeCommand:
         return self.record_id or self.request_id
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class ToolRequest:
     """The payload of a `tool` command."""
@@ -137,11 +137,11 @@ def decode_command(
         )
     opened = open_message(topic, data, verifier, canonical, most=most, unsigned=plain)
     if isinstance(opened, RefusedMessage):
-        return changed(opened, agent_id=address.agent_id)
+        return replace(opened, agent_id=address.agent_id)
     read = _read_command(opened, address.agent_id, complete=not plain or bool(opened.key_id))
     if isinstance(read, RefusedMessage):
         known = readable_id(opened.data, "request_id")
-        return changed(read, request_id=known, agent_id=address.agent_id, proven=bool(opened.key_id))
+        return replace(read, request_id=known, agent_id=address.agent_id, proven=bool(opened.key_id))
     return read
 
 
@@ -170,7 +170,7 @@ def _read_command(opened: Opened, agent_id: str, *, complete: bool) -> EdgeComma
         return RefusedMessage(RefusalCode.WRONG_AGENT, "agent_id names another agent than the topic", "agent_id")
     if word not in _KINDS:
         return RefusedMessage(RefusalCode.UNKNOWN_COMMAND, f"there is no command {word[:40]!r}", "command")
-    return changed(command, kind=CommandKind(word))
+    return replace(command, kind=CommandKind(word))
 
 
 def read_stored_command(data: bytes) -> EdgeCommand:

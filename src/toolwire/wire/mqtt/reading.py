@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from toolwire.protocol.checked import shown
+from toolwire.protocol.checked import describe_value
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.utp.reading import read_object
 from toolwire.wire.utp.violations import Violation, ViolationCode
@@ -127,7 +127,7 @@ class FieldReader:
         return value
 
     def _wrong(self, name: str, why: str, value: Any, default: _Default) -> _Default:
-        self.refuse(RefusedMessage(RefusalCode.INVALID_FIELD, f"{name} {why}, not {shown(value)}", name))
+        self.refuse(RefusedMessage(RefusalCode.INVALID_FIELD, f"{name} {why}, not {describe_value(value)}", name))
         return default
 
 

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 
 class RefusalCode(StrEnum):
@@ -41,7 +41,7 @@ _CODES = {
 )  # fmt: skip
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class RefusedMessage:
     """One broken rule, a sentence about it, and what could be read of whose message it was.

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from toolwire.protocol.tools import Target, Tool
-from toolwire.protocol.values import changed, dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen, replace
 from toolwire.wire.codecs.travelling import BadFrame, read_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand
 from toolwire.wire.mqtt.reading import FieldReader, readable_id
@@ -37,7 +37,7 @@ class ProgressKind(StrEnum):
     OUTPUT = "output"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class EdgeReport:
     """The answer to one command. `body` has the fields of the answer itself, such as `status` and `result`.
@@ -63,7 +63,7 @@ class EdgeReport:
         return str(self.body.get("status", ""))
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class EdgeProgress:
     """A sign of life of a running call. `seq` counts from 1 in each run of a call."""
@@ -80,7 +80,7 @@ class EdgeProgress:
     key_id: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
     """Retained. `boot` is new with every process, `session` with every connection; the last will has both, too.
@@ -100,7 +100,7 @@ class AgentStatus:
     key_id: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class AgentCapabilities:
     """Retained: what an agent offers. `tools` are in the form of `wire.codecs.travelling`; see `offered_tools`.
@@ -196,7 +196,7 @@ def decode_agent_message(
         return address
     opened = open_message(topic, data, verifier, canonical, most=most, unsigned=plain)
     if isinstance(opened, RefusedMessage):
-        return changed(opened, agent_id=address.agent_id)
+        return replace(opened, agent_id=address.agent_id)
     reader = FieldReader(opened.data)
     agent_id = reader.identifier("agent_id") or address.agent_id
     if agent_id != address.agent_id:
@@ -208,7 +208,7 @@ def decode_agent_message(
         return message
     refused = reader.fault or RefusedMessage(RefusalCode.BAD_TOPIC, f"agents write nothing on {topic[:120]!r}")
     known = readable_id(opened.data, "request_id")
-    return changed(refused, request_id=known, agent_id=address.agent_id, proven=bool(opened.key_id))
+    return replace(refused, request_id=known, agent_id=address.agent_id, proven=bool(opened.key_id))
 
 
 def offered_tools(capabilities: AgentCapabilities, target: Target) -> tuple[tuple[Tool, ...], tuple[str, ...]]:

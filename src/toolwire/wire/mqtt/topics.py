@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 
 DEFAULT_PREFIX = "evoclaw"
@@ -28,7 +28,7 @@ FROM_AGENT = (AgentChannel.REPORTS, AgentChannel.PROGRESS, AgentChannel.STATUS, 
 """The channels on which an agent writes; it only reads the other one."""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Address:
     """Whose topic it is, and what is written there."""

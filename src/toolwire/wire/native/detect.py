@@ -50,7 +50,7 @@ _ECHOES = ("content.", "refusal.", "tool_calls.", "logprobs.")
 _ECHOES_WITH_SNAPSHOT = frozenset({"text", "thinking", "input_json", "citation"})
 
 
-def unwrapped(data: dict[str, Any]) -> dict[str, Any] | None:
+def unwrap_event(data: dict[str, Any]) -> dict[str, Any] | None:
     """What the provider sent inside an event that its SDK made; None for one that only repeats what another said.
 
     Mistral's SDK puts each chunk into `data`; the stream helpers of OpenAI and Anthropic add events of their own.

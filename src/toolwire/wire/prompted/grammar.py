@@ -9,8 +9,8 @@ from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
 from toolwire.wire.encode.losses import Loss
 from toolwire.wire.encode.outbound import CallIds, Json, once_per_tool, to_json
-from toolwire.wire.prompted.messages import prompted
-from toolwire.wire.prompted.rcrt import listed, write_results
+from toolwire.wire.prompted.messages import prompted_dialect
+from toolwire.wire.prompted.rcrt import tool_lines, write_results
 
 _ABOUT = """\
 # Tools
@@ -25,7 +25,7 @@ When you need no tool, tool_requests is [] and message is your answer."""
 
 def tell_tools(tools: tuple[Tool, ...]) -> str:
     """The tools and the object to write, for the system text."""
-    return _ABOUT.format(tools=listed(tools))
+    return _ABOUT.format(tools=tool_lines(tools))
 
 
 def reply_schema(tools: Iterable[Tool]) -> Json:
@@ -85,7 +85,7 @@ def write_reply(reply: Reply, ids: CallIds) -> str:
     return to_json({"message": reply.content, "tool_requests": requests}).decode()
 
 
-DIALECT = prompted(
+DIALECT = prompted_dialect(
     "grammar",
     tell_tools,
     write_reply,

@@ -6,7 +6,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
 from toolwire.wire.encode.outbound import CallIds, once_per_tool, words
-from toolwire.wire.prompted.messages import function, json_in_tags, prompted
+from toolwire.wire.prompted.messages import function, json_in_tags, prompted_dialect
 
 _ABOUT = """\
 # Tools
@@ -46,4 +46,4 @@ def write_results(results: Sequence[ToolResult], ids: CallIds) -> str:  # noqa: 
     return "\n".join(f"<tool_response>\n{answer}\n</tool_response>" for answer in answers)
 
 
-DIALECT = prompted("hermes", tell_tools, write_reply, write_results)
+DIALECT = prompted_dialect("hermes", tell_tools, write_reply, write_results)

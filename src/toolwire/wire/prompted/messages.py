@@ -17,7 +17,9 @@ WriteResults = Callable[[Sequence[ToolResult], CallIds], str]
 TellTools = Callable[[tuple[Tool, ...]], str]
 
 
-def prompted(name: str, tell: TellTools, write_reply: WriteReply, write_results: WriteResults, **more: Any) -> Dialect:
+def prompted_dialect(
+    name: str, tell: TellTools, write_reply: WriteReply, write_results: WriteResults, **more: Any
+) -> Dialect:
     """A dialect of chat messages that hold nothing but text."""
     return Dialect(
         name,

@@ -8,7 +8,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
 from toolwire.wire.encode.outbound import CallIds, once_per_tool, to_json, words
-from toolwire.wire.prompted.messages import json_in_tags, prompted
+from toolwire.wire.prompted.messages import json_in_tags, prompted_dialect
 
 _ABOUT = """\
 # Tools
@@ -102,4 +102,4 @@ def write_results(results: Sequence[ToolResult], ids: CallIds) -> str:  # noqa: 
     return "\n".join(f"<tool_response>\n{answer}\n</tool_response>" for answer in answers)
 
 
-DIALECT = prompted("qwen_xml", tell_tools, write_reply, write_results)
+DIALECT = prompted_dialect("qwen_xml", tell_tools, write_reply, write_results)

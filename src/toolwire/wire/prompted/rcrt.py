@@ -7,7 +7,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Delivery, Tool
 from toolwire.wire.encode.outbound import CallIds, Json, is_failure, once_per_tool, to_json, words
-from toolwire.wire.prompted.messages import prompted
+from toolwire.wire.prompted.messages import prompted_dialect
 
 _ABOUT = """\
 # Tools
@@ -30,10 +30,10 @@ false if it is the final answer and goes straight to the user. An error always c
 
 def tell_tools(tools: tuple[Tool, ...]) -> str:
     """The tools and the envelope, for the system text."""
-    return _ABOUT.format(tools=listed(tools))
+    return _ABOUT.format(tools=tool_lines(tools))
 
 
-def listed(tools: tuple[Tool, ...]) -> str:
+def tool_lines(tools: tuple[Tool, ...]) -> str:
     """One line of JSON for each tool."""
     return "\n".join(_lines(tools))
 
@@ -93,4 +93,4 @@ def _output(result: ToolResult) -> Any:
     return result.structured if isinstance(result.structured, dict) else {"result": words(result)}
 
 
-DIALECT = prompted("rcrt", tell_tools, write_reply, _write_tagged)
+DIALECT = prompted_dialect("rcrt", tell_tools, write_reply, _write_tagged)

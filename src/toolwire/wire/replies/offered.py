@@ -176,7 +176,7 @@ def _name_and_schema(tool: Any) -> tuple[str, Mapping[str, Any]]:
 _indexed: dict[tuple[int, ...], Offered] = {}
 
 
-def offered(tools: Sequence[Any]) -> Offered:
+def index_tools(tools: Sequence[Any]) -> Offered:
     """Index a list of Tool values or OpenAI-style dicts. The same values are indexed once."""
     key = tuple(map(id, tools))
     found = _indexed.get(key)

@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
     return dumped if dumped is not None else _attributes(value, _DEPTH, [_ITEMS])
 
 
-def decoded(text: str) -> Any:
+def json_or_text(text: str) -> Any:
     """The JSON in a text, or the text itself."""
     try:
         return orjson.loads(text)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.protocol.chat import Delta, Reply
-from toolwire.wire.native.detect import reader_for, unwrapped
+from toolwire.wire.native.detect import reader_for, unwrap_event
 from toolwire.wire.replies.draft import Draft
-from toolwire.wire.replies.offered import Offered, offered
-from toolwire.wire.replies.plain import decoded, plain
+from toolwire.wire.replies.offered import Offered, index_tools
+from toolwire.wire.replies.plain import json_or_text, plain
 from toolwire.wire.replies.settle import CallCollector
 from toolwire.wire.text.live import LiveText
 from toolwire.wire.text.reading import read_text
@@ -22,7 +22,9 @@ def parse_reply(
 ) -> Reply:
     """Read a whole answer: text, a provider's JSON, or an SDK's object. Never raises on what a model wrote."""
     if isinstance(response, str) and provider in _TEXT:
-        return _reply(offered(tools), _NOTHING if finish_reason is None else Draft(finish_reason), response, response)
+        return _reply(
+            index_tools(tools), _NOTHING if finish_reason is None else Draft(finish_reason), response, response
+        )
     draft = Draft(finish_reason)
     data = plain(response)
     if isinstance(data, list):
@@ -30,7 +32,7 @@ def parse_reply(
             _read(draft, plain(piece), provider)
     else:
         _read(draft, data, provider)
-    return _reply(offered(tools), draft, "".join(draft.new_text), response, streamed=isinstance(data, list))
+    return _reply(index_tools(tools), draft, "".join(draft.new_text), response, streamed=isinstance(data, list))
 
 
 class StreamParser:
@@ -39,7 +41,7 @@ class StreamParser:
     __slots__ = ("_draft", "_offered", "_plain", "_provider", "_text")
 
     def __init__(self, tools: Sequence[Any] = (), provider: str = "auto", finish_reason: str | None = None) -> None:
-        self._offered = offered(tools)
+        self._offered = index_tools(tools)
         self._provider = provider
         self._plain = provider in _TEXT
         self._draft = Draft(finish_reason)
@@ -70,10 +72,10 @@ class StreamParser:
 def _read(draft: Draft, data: Any, provider: str) -> None:
     """Put a piece of an answer into the draft."""
     if isinstance(data, str):
-        found = decoded(data) if provider not in _TEXT and data.lstrip().startswith("{") else data
+        found = json_or_text(data) if provider not in _TEXT and data.lstrip().startswith("{") else data
         data = found if isinstance(found, dict) else data
     if isinstance(data, dict):
-        sent = unwrapped(data)
+        sent = unwrap_event(data)
         if sent is not None:
             reader_for(provider, sent)(draft, sent)
     elif isinstance(data, str):

@@ -13,7 +13,7 @@ from toolwire.wire.text.elements import read_children, read_pairs
 from toolwire.wire.text.json_calls import Entries, begins_call, entries_in, plain_call
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import CLOSING, FENCE, OPENING, Markers
-from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered, unclosed
+from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered, unclosed_call
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
 from toolwire.wire.text.tags import read_tag_call
 
@@ -121,7 +121,7 @@ def read_named(scan: Scan, begin: int, name: str, at: int, envelope: Markers, al
     if isinstance(value.value, PartObject | PartList):
         return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
     if value.supplied and (not value.value or not _is_closed(scan, value.end)):
-        return unclosed(name, value.end)
+        return unclosed_call(name, value.end)
     end = scan.past(_past_brackets(scan, value.end), "```")
     offer = scan.offered.get(name) if name else None
     if offer is None and (not name or name.isdigit()) and isinstance(value.value, dict):
@@ -203,7 +203,7 @@ def _is_closed(scan: Scan, at: int) -> bool:
 
 def _unclosed_behind(step: Step, entries: Entries, end: int) -> Step:
     """What was found before counts; of calls in a value that nothing closes, none does."""
-    half = unclosed(entries.calls[0].name, end)
+    half = unclosed_call(entries.calls[0].name, end)
     return Step(end, step.found, step.content, problems=[*step.problems, *half.problems])
 
 

@@ -18,7 +18,7 @@ _NUMBERED = re.compile(rf"(?:\*\*)?(?:{'|'.join(_LABELS)})[ \t]?\d{{0,3}}[ \t]?[
 _LONGEST_NAME = 130
 
 
-def undecided(scan: Scan, begin: int, after: int, step: Step | None) -> bool:
+def may_still_change(scan: Scan, begin: int, after: int, step: Step | None) -> bool:
     """Whether more text could change what was read between two positions."""
     if len(scan.text) - begin < LONGEST and scan.text[begin:] in _BEGINNINGS:
         return True

@@ -8,8 +8,8 @@ from toolwire.wire.replies.offered import Offered
 from toolwire.wire.text.bodies import Opener, read_body, read_named
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import Markers, any_of
-from toolwire.wire.text.scan import Found, Scan, Step, TextFlow, unclosed, without_half
-from toolwire.wire.text.tags import called, untyped
+from toolwire.wire.text.scan import Found, Scan, Step, TextFlow, unclosed_call, without_half
+from toolwire.wire.text.tags import called, literal_or_text
 
 _HEADER = re.compile(
     r"(?:<\|start\|>)?\s*+(?:assistant\b)?\s*+(?:to=(?P<to>[^\s<]{1,160}))?\s*+"
@@ -78,7 +78,7 @@ def _read_sent(scan: Scan, header: re.Match[str], recipient: str, channel: str, 
         return scan.cut_inside(f"a call of {recipient!r} was cut off")
     empty = _ENDS.match(scan.text, at, scan.end)
     if empty is not None and empty.group() == "<|start|>":
-        return unclosed(recipient, empty.start())
+        return unclosed_call(recipient, empty.start())
     if empty is not None and (offer := scan.offered.get(recipient)) is not None:
         end = empty.start() if empty.group() in STAYS else empty.end()
         return Step(end, [Found(offer, {}, envelope.slug, (header.start(), end))])
@@ -152,7 +152,7 @@ def _k3_arguments(part: re.Match[str], text: str, offered: Offered) -> tuple[dic
         value = _read_object(text, offered)
         return (value.value, value.fault) if value is not None and isinstance(value.value, dict) else ({}, "")
     told = _attributes(part["attributes"])
-    return {told.get("key", ""): text if told.get("type") == "string" else untyped(text)}, ""
+    return {told.get("key", ""): text if told.get("type") == "string" else literal_or_text(text)}, ""
 
 
 def _read_object(text: str, offered: Offered) -> Value | None:

@@ -6,8 +6,8 @@ from typing import Any
 from toolwire.wire.lenient.arguments import twice
 from toolwire.wire.replies.offered import Offer
 from toolwire.wire.text.marks import AFTER_CALL, CLOSER_PREFIXES, Markers
-from toolwire.wire.text.scan import Found, Scan, Step, unclosed
-from toolwire.wire.text.tags import HALF_END, called, closing, trimmed, typed_text
+from toolwire.wire.text.scan import Found, Scan, Step, unclosed_call
+from toolwire.wire.text.tags import HALF_END, called, closing, strip_line_breaks, typed_text
 
 NAME_TAGS = ("name", "tool_name", "function", "tool", "function_name")
 ARGUMENT_TAGS = ("arguments", "parameters", "input", "args", "tool_input", "parameter", "params")
@@ -66,7 +66,7 @@ def _pairs_end(
     rest = scan.space(at)
     closed = any(scan.at(rest, close) for close in envelope.closes)
     if closed and not raw and any(scan.at(rest, opener) for opener in envelope.opens):
-        return unclosed(head["name"], at)
+        return unclosed_call(head["name"], at)
     closed = closed or (_half_closed(scan, rest) and not scan.cut)
     if not raw and not closed:
         at_end = scan.space(at) >= scan.end
@@ -110,7 +110,7 @@ def read_children(scan: Scan, pos: int, envelope: Markers, close: str = "") -> S
     if end == at and offer is not None and _incomplete(scan, at, offer, arguments):
         return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
     if end == at and offer is not None and found is None and not arguments and not _is_closed(scan, at):
-        return unclosed(name, at)
+        return unclosed_call(name, at)
     return called(name, offer, arguments, envelope, (pos, end), fault=fault)
 
 
@@ -183,7 +183,8 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Markers) -> Step
             )
         close = ""
     arguments = {
-        key: typed_text(trimmed(text) if text.startswith("\n") else text, key, offer) for key, text in fields.items()
+        key: typed_text(strip_line_breaks(text) if text.startswith("\n") else text, key, offer)
+        for key, text in fields.items()
     }
     end = at + len(close)
     return Step(end, [Found(offer, arguments, envelope.slug, (pos, end), weak=True, fault=fault)])

@@ -8,7 +8,7 @@ from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_n
 from toolwire.wire.text.channels import ADDRESS, ADDRESS_SO_FAR, read_message
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import FENCE, Markers
-from toolwire.wire.text.scan import Found, Scan, Step, TextFlow, unclosed
+from toolwire.wire.text.scan import Found, Scan, Step, TextFlow, unclosed_call
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 
 _STARS = r"[*_ \t]{0,6}"
@@ -112,7 +112,7 @@ def _without_input(scan: Scan, offer: Offer, span: tuple[int, int]) -> Step | No
     if following is not None and following["label"] in _AFTER_ACTION and not offer.required:
         return _observed(scan, _found(offer, {}, span))
     if following is not None and not offer.required:
-        return unclosed(offer.name, span[1])
+        return unclosed_call(offer.name, span[1])
     return scan.cut_inside("an action has no input")
 
 
@@ -177,7 +177,7 @@ def read_qwen_agent(scan: Scan, pos: int) -> Step | None:
         offer = scan.offered.get(head["name"])
         end = stop if stop >= 0 else scan.end
         if not text and offer is not None and not scan.at(end, "✿RE"):
-            return unclosed(offer.name, end)
+            return unclosed_call(offer.name, end)
         step = _found(offer, text or {}, (pos, end)) if offer else None
     if step is not None and not step.cut and scan.at(scan.space(step.end), "✿RESULT✿"):
         back = scan.find("✿RETURN✿", step.end)

@@ -11,10 +11,10 @@ from toolwire.protocol.chat import CallDelta, Delta, TextDelta
 from toolwire.wire.encode.outbound import to_json
 from toolwire.wire.replies.offered import Offered
 from toolwire.wire.text.block import OpenBlock
-from toolwire.wire.text.certain import certain_until, undecided
+from toolwire.wire.text.certain import certain_until, may_still_change
 from toolwire.wire.text.fences import may_call
 from toolwire.wire.text.labels import read_start, start_undecided
-from toolwire.wire.text.openers import opened
+from toolwire.wire.text.openers import read_opener
 from toolwire.wire.text.reading import ReadingPass
 from toolwire.wire.text.scan import ATTEMPT, CONTEXT, MAX_CALLS, Scan, Step, TextFlow
 from toolwire.wire.text.triggers import triggers
@@ -142,8 +142,8 @@ class LiveText:
         if self._quiet is _NEVER:
             if scan.end < _HEADER and start_undecided(text):
                 return text
-            first = read_start(scan, opened)
-            if first is not None and undecided(scan, 0, 0, first):
+            first = read_start(scan, read_opener)
+            if first is not None and may_still_change(scan, 0, 0, first):
                 if first.flow is None:
                     return text
                 self._quiet = triggers(self._offered).quiet
@@ -177,7 +177,7 @@ class LiveText:
             if found is None:
                 break
             begin, after, step = found
-            if undecided(scan, begin, after, step):
+            if may_still_change(scan, begin, after, step):
                 self._work += before - scan.work_left
                 scan.work_left = before  # waiting is no false start, and reading a block again is bounded anyway
                 self._say(text[at:begin], out)

@@ -50,7 +50,7 @@ Handler = Callable[[Scan, Mark], Step | None]
 def _envelope(envelope: Markers) -> Handler:
     def read(scan: Scan, mark: Mark) -> Step | None:
         body = mark.after - 1 if mark.text.endswith("s[") else mark.after
-        return past_closers(scan, read_body(scan, body, envelope, opened, mark.depth))
+        return past_closers(scan, read_body(scan, body, envelope, read_opener, mark.depth))
 
     return read
 
@@ -94,7 +94,7 @@ def _attributed(opener: str) -> Handler:
         at = scan.space(rest.end())
         if named is not None and scan.offered.get(named[1]) is not None and scan.at(at, "{"):
             return past_closers(scan, read_named(scan, mark.at, named[1], at, plain))
-        return past_closers(scan, read_body(scan, rest.end(), plain, opened, mark.depth))
+        return past_closers(scan, read_body(scan, rest.end(), plain, read_opener, mark.depth))
 
     return read
 
@@ -171,13 +171,13 @@ HANDLERS: dict[str, Handler] = {
     **{opener: _envelope(envelope) for opener, envelope in _OPENERS.items()},
     **{f"{tag} ": _attributed(tag) for tag in _PLAIN_TAGS},
     **dict.fromkeys((f'{{{space}"{key}"' for key in _BARE_KEYS for space in ("", " ")), _inline),
-    "<|start|>": lambda scan, mark: read_message(scan, mark.at, opened),
-    "<|channel|>": lambda scan, mark: read_message(scan, mark.at, opened),
-    "<|eom|>": lambda scan, mark: read_next_message(scan, mark.after, opened),
+    "<|start|>": lambda scan, mark: read_message(scan, mark.at, read_opener),
+    "<|channel|>": lambda scan, mark: read_message(scan, mark.at, read_opener),
+    "<|eom|>": lambda scan, mark: read_next_message(scan, mark.after, read_opener),
     "<|open|>": lambda scan, mark: read_element(scan, mark.at),
     "<|close|>": _element_end,
     M3: lambda scan, mark: read_m3(scan, mark.at),
-    "```": lambda scan, mark: read_fence(scan, mark.at, opened),
+    "```": lambda scan, mark: read_fence(scan, mark.at, read_opener),
     "✿FUNCTION✿": lambda scan, mark: read_qwen_agent(scan, mark.at),
     "✿RETURN✿": _silent,
     "<|recipient|>": lambda scan, mark: read_recipient(scan, mark.at, marked=True),
@@ -208,7 +208,7 @@ LONGEST = max(map(len, MARKERS))
 STRONG = re.compile(any_of(MARKERS))
 
 
-def opened(scan: Scan, at: int, depth: int) -> Step | None:
+def read_opener(scan: Scan, at: int, depth: int) -> Step | None:
     """Read whatever call opener stands exactly at a position."""
     match = STRONG.match(scan.text, at, scan.end)
     if match is None or match.group() not in CALL_OPENERS:

@@ -16,8 +16,8 @@ from toolwire.wire.text.openers import (
     STRONG,
     THOUGHT_ENDS,
     Mark,
-    opened,
     past_closers,
+    read_opener,
     tool_tag,
 )
 from toolwire.wire.text.scan import CONTEXT, MAX_CALLS, UNKNOWN, Found, Scan, Step, TextFlow, without_half
@@ -93,7 +93,7 @@ class ReadingPass:
         scan = self.scan
         at = look = 0
         fresh = True
-        first = read_start(scan, opened)
+        first = read_start(scan, read_opener)
         if first is not None:
             self._apply(first, 0, 0)
             at = look = first.end
@@ -264,7 +264,7 @@ class ReadingPass:
     def _label(self, match: re.Match[str], at: int) -> Step | None:
         if "Observation" in match["label"]:
             return Step(self.scan.end) if self.found else None
-        return read_label(self.scan, at, opened)
+        return read_label(self.scan, at, read_opener)
 
     def _handle(self, match: re.Match[str]) -> Step | None:
         scan, at, marker = self.scan, match.start(), match.group()

@@ -153,7 +153,7 @@ class Scan:
         return step
 
 
-def unclosed(name: str, end: int) -> Step:
+def unclosed_call(name: str, end: int) -> Step:
     """A call without arguments that nothing closes: they may have been lost, so it is reported and never run."""
     return Step(end, problems=[("truncated", f"a call of {name[:80]!r} has neither arguments nor an end")])
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire.wire.replies.offered import offered
+from toolwire.wire.replies.offered import index_tools
 from toolwire.wire.text.reading import ReadingPass
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.triggers import end_of_turn
@@ -23,7 +23,7 @@ class Span:
 def spans(text: str, tools: Sequence[Any] = (), *, cut: bool = False) -> list[Span]:
     """The whole text in order, every character in exactly one span."""
     end, finished = end_of_turn(text)
-    scan = Scan(text, offered(tools), end=end, finished=finished)
+    scan = Scan(text, index_tools(tools), end=end, finished=finished)
     scan.cut = cut
     watched = _Watched(scan)
     watched.run()

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwire.wire.lenient.arguments import Read, read_arguments, twice
-from toolwire.wire.lenient.coerce import literal, typed
+from toolwire.wire.lenient.coerce import literal, typed_value
 from toolwire.wire.lenient.values import PartObject
 from toolwire.wire.replies.offered import Offer
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import AFTER_CALL, Markers
-from toolwire.wire.text.scan import Found, Scan, Step, not_offered, unclosed
+from toolwire.wire.text.scan import Found, Scan, Step, not_offered, unclosed_call
 
 _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<{0}b>[^\s"'<>=/]{{1,200}}))"""
 _SPACE_NAME = r"(?P<space>[a-z]{1,12}:|｜DSML｜)?"
@@ -138,7 +138,7 @@ class _TagCall:
         if key in self.arguments:
             self.fault = twice(key)
         if self.style.trim and not self.envelope.tight:
-            text = trimmed(text)
+            text = strip_line_breaks(text)
         self.arguments[key] = typed_text(text, key, self.offer, parameter.groupdict().get("string"))
 
     def _without_close(self, at: int) -> Step | None:
@@ -153,7 +153,7 @@ class _TagCall:
             return None  # the tag is spoken of
         if not at_end:
             if complete and not self.arguments and not AFTER_CALL.match(scan.text, at, scan.end):
-                return unclosed(self.name, at)
+                return unclosed_call(self.name, at)
             return self._step(at) if complete or scan.find("</", at) >= 0 else self._cut()
         ending = at >= scan.end or HALF_END.match(scan.text, at, scan.end) is not None
         whole = complete and ending and not scan.cut and bool(self.arguments)
@@ -214,7 +214,7 @@ class _TagCall:
         return at + 1 if known else -1
 
 
-def trimmed(text: str) -> str:
+def strip_line_breaks(text: str) -> str:
     """Exactly one line break on each side is markup."""
     text = text.removeprefix("\r").removeprefix("\n")
     return text.removesuffix("\n").removesuffix("\r")
@@ -237,11 +237,11 @@ def typed_text(text: str, key: str, offer: Offer | None, is_string: str | None =
     if is_string == "true" or offer is None:
         return text
     allowed = offer.types(key)
-    value = typed(text, allowed)
-    return untyped(text) if not allowed or (is_string == "false" and value is text) else value
+    value = typed_value(text, allowed)
+    return literal_or_text(text) if not allowed or (is_string == "false" and value is text) else value
 
 
-def untyped(text: str) -> Any:
+def literal_or_text(text: str) -> Any:
     """What a text means where no schema speaks: a JSON literal, or itself."""
     bare = text.strip()
     if bare[:1] in ("{", "["):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from toolwire.protocol.bus import AfterExecution
-from toolwire.protocol.checked import shown
+from toolwire.protocol.checked import describe_value
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.values import dataclass
 
@@ -38,7 +38,7 @@ def _text(pattern: str, words: str) -> Kind:
     def read(value: Any) -> str:
         if isinstance(value, str) and expression.fullmatch(value):
             return value
-        raise ValueError(f"must be {words}, not {shown(value)}")
+        raise ValueError(f"must be {words}, not {describe_value(value)}")
 
     return Kind(read, {"type": "string", "pattern": f"^(?:{pattern})$"})
 
@@ -48,7 +48,7 @@ def _read_count(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_COUNT:
-        raise ValueError(f"must be a whole number from 0 to {LARGEST_COUNT}, not {shown(value)}")
+        raise ValueError(f"must be a whole number from 0 to {LARGEST_COUNT}, not {describe_value(value)}")
     return value
 
 
@@ -62,7 +62,7 @@ def _choice(kind: type[AfterExecution] | type[Status]) -> Kind:
     def read(value: Any) -> AfterExecution | Status:
         if isinstance(value, str) and value in names:
             return kind(value)
-        raise ValueError(f"must be one of {', '.join(names)}, not {shown(value)}")
+        raise ValueError(f"must be one of {', '.join(names)}, not {describe_value(value)}")
 
     return Kind(read, {"type": "string", "enum": names})
 
@@ -70,7 +70,7 @@ def _choice(kind: type[AfterExecution] | type[Status]) -> Kind:
 def _read_object(value: Any) -> Mapping[str, Any]:
     if isinstance(value, dict):
         return value
-    raise ValueError(f"must be a JSON object, not {shown(value)}")
+    raise ValueError(f"must be a JSON object, not {describe_value(value)}")
 
 
 IDENTIFIER = _text(ID, f"1 to {LONGEST_ID} visible ASCII characters")

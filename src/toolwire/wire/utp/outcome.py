@@ -17,7 +17,7 @@ from typing import Any
 from toolwire.protocol.bus import AfterExecution, control_of, effective_action
 from toolwire.protocol.calls import ErrorText, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.wire.codecs.stored import write_result
 from toolwire.wire.utp.fields import AFTER, STATUS, Json
 from toolwire.wire.utp.writing import json_bytes
@@ -40,7 +40,7 @@ _BY_PROTOCOL_CODE = {
 _BY_STATUS = {Status.TIMEOUT: Code.TIMEOUT, Status.CANCELED: Code.CANCELED}
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class CardError:
     """Why a call did not succeed. `code` is one of the protocol's, or a service's own; `kind` is ours, where known."""
@@ -52,7 +52,7 @@ class CardError:
     kind: Code | None = None
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class CardOutcome:
     """How a call ended, as a card says it. Without `after_execution`, what was agreed for the call holds."""

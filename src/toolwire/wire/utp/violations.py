@@ -7,7 +7,7 @@ from typing import Any
 
 from toolwire.protocol.calls import ToolError
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.values import dataclass, fast_frozen
 
 
 class ViolationCode(StrEnum):
@@ -24,7 +24,7 @@ class ViolationCode(StrEnum):
     CHANGED_FIELD = "changed_field"
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Violation:
     """One broken rule, the field that it is about, and a sentence that says what would be right."""
@@ -34,7 +34,7 @@ class Violation:
     field: str = ""
 
 
-@quick
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a message or card is not accepted, and those of its fields that could be read without doubt.
