@@ -19,9 +19,10 @@ from tests.edge.test_executor import BOUND_S, Place, code_of
 from toolwire import Context, tool
 from toolwire.cli.entry.exits import Exit
 from toolwire.edge.device.calls import CallPool
-from toolwire.edge.device.clock import SenderClocks, steady_s
+from toolwire.edge.device.clock import SenderClocks, machine_boot, steady_s
 from toolwire.edge.device.config import AgentLimits
-from toolwire.edge.device.journal import CallJournal
+from toolwire.edge.device.journal import CallJournal, CallState, JournalRow
+from toolwire.edge.device.reporting import stored_command
 from toolwire.edge.device.toolset import info_of
 from toolwire.edge.keys import PrivateKey
 from toolwire.edge.link import MqttBroker, MqttLink
@@ -293,3 +294,27 @@ async def test_a_broker_that_takes_less_than_the_device_believes_gets_smaller_ch
             report = await orchestrator.ask(orchestrator.tool("large", {"size": 150_000}))
             assert len(report.body["result"]) == 150_000
             assert (await orchestrator.ask(orchestrator.tool("look", {"at": "a"}))).body["result"] == "saw a"
+
+
+@pytest.mark.parametrize("was_off", [True, False])
+async def test_what_waited_when_the_machine_went_off_does_not_run_late(
+    mosquitto: AnyBroker, tmp_path: Path, was_off: bool
+) -> None:
+    """Many devices have no clock of their own: after an hour without power it is still the same minute there."""
+    key = PrivateKey.generate()
+    device = Device(tmp_path, mosquitto, [key])
+    async with Orchestrator(mosquitto, device.name, key) as orchestrator:
+        waiting, begun = orchestrator.tool("press", {"button": "a"}), orchestrator.tool("look", {"at": "b"})
+        async with CallJournal(tmp_path / "journal.db") as journal:
+            for command, state in ((waiting, CallState.ACCEPTED), (begun, CallState.STARTED)):
+                kept, harmless = stored_command(replace(command, key_id=key.key_id)), command is begun
+                await journal.accept(JournalRow(command.record_id, "d", 0, state, harmless, kept), 1e6)
+            await journal.set_fact("machine_boot", "another" if was_off else machine_boot())
+        async with device.running():
+            reports = [await orchestrator.report_on(command) for command in (waiting, begun)]
+
+    ended = [one.body["outcome"].get("error", {}).get("code") for one in reports]
+    if was_off:
+        assert (ended, device.effects) == (["unavailable", "outcome_unknown"], [])
+    else:
+        assert (ended, sorted(device.effects)) == ([None, None], ["a", "b"])

@@ -13,7 +13,7 @@ from typing import Any
 from toolwire.define.canonical import canonical
 from toolwire.define.toolbox import Toolbox
 from toolwire.edge.device.calls import CallPool
-from toolwire.edge.device.clock import SenderClocks, steady_s
+from toolwire.edge.device.clock import SenderClocks, machine_boot, steady_s
 from toolwire.edge.device.config import DeviceConfig
 from toolwire.edge.device.journal import CallJournal, CallState, JournalRow
 from toolwire.edge.device.logged import MOST_LOGGED, logged_rows
@@ -103,7 +103,9 @@ class EdgeAgent:
             closing.push_async_callback(self._tools.close)
             await closing.enter_async_context(self._journal)
             self._age_before = float(await self._journal.fact("age_s") or 0.0)
-            await self._pool.resume_unfinished()
+            is_same_boot = await self._journal.fact("machine_boot") in (None, machine_boot())
+            await self._pool.resume_unfinished(is_same_boot=is_same_boot)
+            await self._journal.set_fact("machine_boot", machine_boot())
             await closing.enter_async_context(self._link)
             heartbeat = asyncio.create_task(self._beat(), name="toolwire-edge-heartbeat")
             try:

@@ -18,7 +18,7 @@ from toolwire.edge.device.config import AgentLimits
 from toolwire.edge.device.counts import CallCounts
 from toolwire.edge.device.journal import CallJournal, CallState, JournalRow, Opening, is_same_call
 from toolwire.edge.device.reporting import ProgressSender, Reporter, body_of, stored_command
-from toolwire.edge.device.toolset import DeviceTools, call_of, info_of, interrupted, stopped
+from toolwire.edge.device.toolset import DeviceTools, call_of, info_of, interrupted, not_started, stopped
 from toolwire.errors import StoreUnavailable
 from toolwire.protocol.calls import Allowed, ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo
@@ -129,8 +129,11 @@ class CallPool:
             await self._journal.set_delivered(key)
         return opening.before is None or opening.before.body is None
 
-    async def resume_unfinished(self) -> None:
-        """Take up the calls of a process that is gone: run again what does no harm, report the rest as unknown."""
+    async def resume_unfinished(self, *, is_same_boot: bool) -> None:
+        """Take up the calls of a process that is gone: run again what does no harm, report the rest as unknown.
+
+        After the machine itself was off, nothing runs: many devices cannot tell for how long that was.
+        """
         for row in await self._journal.unfinished():
             command = read_stored_command(row.command)
             request, info = read_tool_request(_tool_payload(command)), info_of(command)
@@ -140,7 +143,10 @@ class CallPool:
                 continue
             call = call_of(command, request.tool, request.parameters)
             running = self._running[row.key] = _RunningCall(command, call)
-            if row.state is CallState.ACCEPTED or row.harmless:
+            judged: Allowed | ToolResult
+            if row.state is CallState.ACCEPTED and not is_same_boot:
+                judged = not_started(call)
+            elif row.state is CallState.ACCEPTED or (row.harmless and is_same_boot):
                 judged = self._judge_anew(command, call, info, request)
             else:
                 judged = interrupted(call)

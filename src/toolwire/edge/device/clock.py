@@ -17,6 +17,7 @@ Time must pass while the device sleeps, too: what waited in the broker meanwhile
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from toolwire.protocol.values import dataclass
 from toolwire.wire.mqtt.commands import EdgeCommand
@@ -29,6 +30,14 @@ TOLERANCE_S = 60.0
 def steady_s() -> float:
     """Seconds that no one sets, and that go on while the machine is suspended, where its kernel counts them."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def machine_boot() -> str:
+    """What tells the runs of this machine apart; empty where it does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 @dataclass(slots=True)

@@ -180,3 +180,9 @@ def interrupted(call: ToolCall) -> ToolResult:
         "effect, and it was not run again. Check before you repeat it."
     )
     return ToolResult.failed(call, Code.OUTCOME_UNKNOWN, message)
+
+
+def not_started(call: ToolCall) -> ToolResult:
+    """The result of a call that waited when the machine went off."""
+    message = f"{call.name!r} was not started: the device was switched off while the call waited there."
+    return ToolResult.failed(call, Code.UNAVAILABLE, message)
