@@ -21,6 +21,7 @@ from toolwire.cli.entry.exits import Exit
 from toolwire.edge.device.calls import CallPool
 from toolwire.edge.device.clock import SenderClocks, machine_boot, steady_s
 from toolwire.edge.device.config import AgentLimits
+from toolwire.edge.device.counts import MOST_COUNTED, OTHERS, CallCounts
 from toolwire.edge.device.journal import CallJournal, CallState, JournalRow
 from toolwire.edge.device.reporting import stored_command
 from toolwire.edge.device.toolset import info_of
@@ -32,6 +33,7 @@ from toolwire.edge.orchestrator.client import DeviceClient, command_for
 from toolwire.edge.orchestrator.offered import offered_tools, read_device_tools
 from toolwire.edge.orchestrator.presence import Device as Known
 from toolwire.errors import StoreUnavailable
+from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Edge, Effect
@@ -318,3 +320,12 @@ async def test_what_waited_when_the_machine_went_off_does_not_run_late(
         assert (ended, device.effects) == (["unavailable", "outcome_unknown"], [])
     else:
         assert (ended, sorted(device.effects)) == ([None, None], ["a", "b"])
+
+
+def test_calls_of_tools_that_there_are_not_fill_no_memory() -> None:
+    counts = CallCounts()
+    for number in range(MOST_COUNTED + 100):
+        counts.add(ToolResult.failed(ToolCall(f"t{number}", {}), Code.NOT_FOUND, "There is no such tool."), 1.0)
+
+    tools = counts.report()["tools"]
+    assert (len(tools), tools[OTHERS]["error_count"]) == (MOST_COUNTED + 1, 100)

@@ -6,6 +6,10 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import OUTCOMES, Code
 from toolwire.protocol.values import dataclass
 
+MOST_COUNTED = 512
+"""So many tools are counted by name; an orchestrator may ask for any number that there are not."""
+
+OTHERS = "(others)"
 _LONGEST_ERROR = 200
 
 
@@ -28,7 +32,8 @@ class CallCounts:
         self._errors: dict[str, int] = {}
 
     def add(self, result: ToolResult, at: float) -> None:
-        counts = self._tools.setdefault(result.name, ToolCounts())
+        name = result.name if result.name in self._tools or len(self._tools) < MOST_COUNTED else OTHERS
+        counts = self._tools.setdefault(name, ToolCounts())
         counts.total_calls += 1
         counts.total_ms += result.elapsed_ms
         if not result.is_failure:
