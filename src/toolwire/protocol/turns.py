@@ -64,7 +64,8 @@ class Limits:
     A sub-agent whose caller waits has no `own_time`: its seconds are those of the caller.
     A thread that fills `compact_at` of the model's window of `window_tokens` is told by a summary from then on; None
     is what the model says about itself.
-    At most `in_flight` calls of an agent run at once, over all its turns and all processes that share the store.
+    At most `in_flight` calls of an agent run at once, over all its turns and all processes that run them; workers and
+    devices have limits of their own.
     A turn that `must_end_with` some tools ends with a result of one of them, not with words: the model is reminded, and
     after some times the turn has failed.
     """

@@ -308,7 +308,10 @@ class LoopSettings(Section):
     parallel: int = Field(default=5, ge=1, le=256, description="Calls that run at the same time.")
     calls_per_step: int = Field(default=32, ge=1, le=1000, description="Calls accepted from one reply.")
     in_flight: Annotated[int | None, Unlimited] = Field(
-        default=None, ge=1, le=10_000, description="Calls of one agent that run at once, in all processes together."
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Calls of one agent at once, in all processes that run turns; not those in workers and devices.",
     )
     repeats: int = Field(default=3, ge=1, le=100, description="Same call with the same result before a turn is stuck.")
     calls: int = Field(
