@@ -15,7 +15,7 @@ from typing import Any
 from toolwire.assemble.project import ProjectFolder, open_project
 from toolwire.assemble.services import require_name_for_bus
 from toolwire.errors import SettingsError
-from toolwire.protocol.subjects import check_token
+from toolwire.protocol.subjects import BadSubject, check_token
 from toolwire.settings.schema import SecretLine
 
 ALL = "*"
@@ -68,7 +68,10 @@ class ServedProjects:
         return known
 
     def _open(self, name: str) -> ProjectFolder:
-        check_token(name, "the name of a project")
+        try:
+            check_token(name, "the name of a project")
+        except BadSubject as wrong:  # a store may hold turns of such a project, which no fleet can serve
+            raise SettingsError(f"project {name[:80]!r} cannot be served by a fleet: {wrong}") from None
         if not (self.serves_all or name in self.names):
             raise SettingsError(f"project {name} is not served here; add it to fleet.projects")
         base = self.own.settings.folder or self.own.cwd
