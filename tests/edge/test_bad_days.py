@@ -4,6 +4,7 @@ import asyncio
 import json
 import sqlite3
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -15,8 +16,8 @@ from tests.edge.brokers import AnyBroker, running
 from tests.edge.devices import Device, Orchestrator, pair
 from tests.edge.simulated import SimulatedDevice
 from tests.edge.test_devices_in_commands import pi, stage
-from tests.edge.test_executor import BOUND_S, Place, code_of
-from toolwire import Context, tool
+from tests.edge.test_executor import BOUND_S, Place, code_of, eventually
+from toolwire import Context, MemoryStore, tool
 from toolwire.cli.entry.exits import Exit
 from toolwire.edge.device.calls import CallPool
 from toolwire.edge.device.clock import SenderClocks, machine_boot, steady_s
@@ -32,6 +33,7 @@ from toolwire.edge.orchestrator.artifacts import fetch_artifact
 from toolwire.edge.orchestrator.client import DeviceClient, command_for
 from toolwire.edge.orchestrator.offered import offered_tools, read_device_tools
 from toolwire.edge.orchestrator.presence import Device as Known
+from toolwire.edge.orchestrator.unexpected import MOST_A_MINUTE, UnexpectedReports
 from toolwire.errors import StoreUnavailable
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo
@@ -329,3 +331,44 @@ def test_calls_of_tools_that_there_are_not_fill_no_memory() -> None:
 
     tools = counts.report()["tools"]
     assert (len(tools), tools[OTHERS]["error_count"]) == (MOST_COUNTED + 1, 100)
+
+
+async def test_T217_a_flood_of_unknown_reports_and_offers_is_bounded() -> None:
+    store = MemoryStore()
+    unexpected = UnexpectedReports(store, "default", grace_s=0.0, clock=lambda: 1_000.0)
+    client, wire = DeviceClient(Topics(), unexpected=unexpected, clock=lambda: 1_000.0), Wire()
+    client.link = wire  # type: ignore[assignment]
+    writing = asyncio.create_task(unexpected.run())
+    for number in range(300):
+        report = {"status": "success", "request_id": f"r{number}", "record_id": f"default/t{number}/c"}
+        client.receive("evoclaw/agents/flood/reports", json.dumps(report).encode())
+        client.receive("evoclaw/agents/flood/capabilities", b'{"tools": [], "partial": true}')
+    client.receive("evoclaw/agents/pi/reports", b'{"status": "success", "request_id": "r", "record_id": "default/t/c"}')
+
+    async def told() -> list[str]:
+        return [str(row.detail["device"]) for row in await store.audit_log(limit=1_000)]
+
+    async def is_over() -> bool:
+        return "pi" in await told()
+
+    await eventually(is_over)
+    for task in (writing, *client._sending):
+        task.cancel()
+    assert Counter(await told()) == {"flood": MOST_A_MINUTE, "pi": 1}
+    assert [one["command"] for one in wire.published] == ["tools_list"]
+
+
+async def test_T217_control_a_few_unknown_reports_are_all_on_record() -> None:
+    store = MemoryStore()
+    unexpected = UnexpectedReports(store, "default", grace_s=0.0)
+    client = DeviceClient(Topics(), unexpected=unexpected)
+    writing = asyncio.create_task(unexpected.run())
+    for number in range(3):
+        report = {"status": "success", "request_id": f"r{number}", "record_id": f"default/t{number}/c"}
+        client.receive("evoclaw/agents/pi/reports", json.dumps(report).encode())
+
+    async def are_told() -> bool:
+        return [row.code for row in await store.audit_log()] == ["unknown_call"] * 3
+
+    await eventually(are_told)
+    writing.cancel()

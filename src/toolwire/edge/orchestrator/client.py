@@ -301,6 +301,8 @@ class DeviceClient:
             device = self.registry.device(device_id)
             if device is None or device.tools or device_id in self._asked:
                 return
+        if device_id in self._asked:  # it says so again and again; the answer that is awaited has its tools
+            return
         self._asked.add(device_id)
         report = await self.ask(command_for(device_id, CommandKind.TOOLS_LIST, new_id(), {}), ASK_S)
         listed = None if report is None else report.body.get("result")

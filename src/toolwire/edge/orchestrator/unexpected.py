@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +21,9 @@ from toolwire.wire.mqtt.results import read_tool_result
 LATE, REFUSED = "late_result", "report_refused"
 MOST_WAITING = 1_000
 MOST_SEEN = 10_000
+MOST_A_MINUTE = 100
+"""So many rows a minute are written about one device: a flood of ever new reports does not fill the record."""
+
 GRACE_S = 5.0
 """How long the process that has sent a call gets to write its result down, before another one looks."""
 
@@ -43,6 +46,7 @@ class UnexpectedReports:
         self._clock = clock
         self._waiting: asyncio.Queue[tuple[float, EdgeReport] | AuditRow] = asyncio.Queue(MOST_WAITING)
         self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._minute, self._told = 0, Counter[str]()
 
     def late(self, report: EdgeReport, ended: EndedCall | None) -> None:
         if report.project not in ("", self._project) or not report.record_id:
@@ -129,7 +133,16 @@ class UnexpectedReports:
         self._seen[found] = None
         while len(self._seen) > MOST_SEEN:
             self._seen.popitem(last=False)
-        return True
+        return self._may_tell(device)
+
+    def _may_tell(self, device: str) -> bool:
+        minute = int(self._clock() // 60)
+        if minute != self._minute:
+            self._minute, self._told = minute, Counter()
+        self._told[device] += 1
+        if self._told[device] == MOST_A_MINUTE + 1:
+            _log.warning("%s sends too much that is refused; what more comes in this minute is not on record", device)
+        return self._told[device] <= MOST_A_MINUTE
 
     def _put(self, item: tuple[float, EdgeReport] | AuditRow) -> None:
         try:
