@@ -96,7 +96,7 @@ class CallJournal:
         self._waiting: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = -1
-        self._synchronous = ""
+        self._flushes: bool | None = None
 
     async def __aenter__(self) -> "CallJournal":
         try:
@@ -140,16 +140,15 @@ class CallJournal:
 
     async def undelivered(self) -> list[JournalRow]:
         """The finished calls whose reports the broker may not have."""
-        where = "state = 'finished' AND delivered = 0"
-        return await self._do(lambda db: _rows(db, where))
+        return await self._do(lambda db: _rows(db, _UNDELIVERED))
 
     async def unfinished(self) -> list[JournalRow]:
         """The calls that a process which is gone accepted or began."""
-        return await self._do(lambda db: _rows(db, "state != 'finished' AND delivered = 0"))
+        return await self._do(lambda db: _rows(db, _UNFINISHED))
 
     async def newest(self, most: int) -> list[JournalRow]:
         """The calls that came last, newest first."""
-        return await self._do(lambda db: _rows(db, f"1 ORDER BY kept_until DESC LIMIT {int(most)}"))
+        return await self._do(lambda db: _rows(db, _NEWEST, most))
 
     async def keep_artifact(self, name: str, data: bytes, kept_until: float) -> None:
         words = "INSERT OR REPLACE INTO artifacts VALUES (?, ?, ?)"
@@ -228,10 +227,10 @@ class CallJournal:
             return StoreUnavailable(f"the journal {self._path} cannot be used: {error}")
 
     def _commit(self, connection: sqlite3.Connection, together: "list[_Request]") -> list[Any]:
-        synchronous = "FULL" if any(one.durable for one in together) else "NORMAL"
-        if synchronous != self._synchronous:
-            connection.execute(f"PRAGMA synchronous = {synchronous}")
-            self._synchronous = synchronous
+        flush = any(one.durable for one in together)
+        if flush != self._flushes:
+            connection.execute("PRAGMA synchronous = FULL" if flush else "PRAGMA synchronous = NORMAL")
+            self._flushes = flush
         connection.execute("BEGIN IMMEDIATE")
         try:
             answers = [one.work(connection) for one in together]
@@ -288,16 +287,20 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-_COLUMNS = "key, digest, epoch, state, harmless, command, body"
+_CALLS = "SELECT key, digest, epoch, state, harmless, command, body FROM calls"
+_OF_KEY = f"{_CALLS} WHERE key = ?"
+_UNDELIVERED = f"{_CALLS} WHERE state = 'finished' AND delivered = 0"
+_UNFINISHED = f"{_CALLS} WHERE state != 'finished' AND delivered = 0"
+_NEWEST = f"{_CALLS} ORDER BY kept_until DESC LIMIT ?"
 
 
 def _find(db: sqlite3.Connection, key: str) -> JournalRow | None:
-    found = db.execute(f"SELECT {_COLUMNS} FROM calls WHERE key = ?", (key,)).fetchone()  # noqa: S608 (own constant)
+    found = db.execute(_OF_KEY, (key,)).fetchone()
     return None if found is None else _row(found)
 
 
-def _rows(db: sqlite3.Connection, where: str) -> list[JournalRow]:
-    return [_row(one) for one in db.execute(f"SELECT {_COLUMNS} FROM calls WHERE {where}")]  # noqa: S608 (own words)
+def _rows(db: sqlite3.Connection, statement: str, *values: int) -> list[JournalRow]:
+    return [_row(one) for one in db.execute(statement, values)]
 
 
 def _row(found: Any) -> JournalRow:
