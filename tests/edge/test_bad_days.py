@@ -18,10 +18,11 @@ from tests.edge.simulated import SimulatedDevice
 from tests.edge.test_devices_in_commands import pi, stage
 from tests.edge.test_executor import BOUND_S, Place, code_of, eventually
 from toolwire import Context, MemoryStore, tool
+from toolwire.assemble.edge_device import broker_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.edge.device.calls import CallPool
 from toolwire.edge.device.clock import SenderClocks, machine_boot, steady_s
-from toolwire.edge.device.config import AgentLimits
+from toolwire.edge.device.config import AgentLimits, BrokerConfig
 from toolwire.edge.device.counts import MOST_COUNTED, OTHERS, CallCounts
 from toolwire.edge.device.journal import CallJournal, CallState, JournalRow
 from toolwire.edge.device.reporting import stored_command
@@ -372,3 +373,14 @@ async def test_T217_control_a_few_unknown_reports_are_all_on_record() -> None:
 
     await eventually(are_told)
     writing.cancel()
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o600, False)])
+def test_a_password_for_the_broker_that_others_can_read_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, warned: bool
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("secret\n")
+    file.chmod(mode)
+    found = broker_of(BrokerConfig("h", 1883, tls=False, client_id="pi", user="pi", password_file=file))
+    assert (found.password, f"chmod 600 {file}" in caplog.text) == ("secret", warned)

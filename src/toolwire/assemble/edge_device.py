@@ -1,5 +1,6 @@
 """`DeviceConfig → EdgeAgent`: the agent of a device with its tools, its grant and its keys."""
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ else:
     # Loaded where skills are accepted: what reads archives comes with it.
     skill_installer = lazy_module("toolwire.edge.device.skill_installer")
 
+_log = logging.getLogger(__name__)
 _VARIABLES = "TOOLWIRE_"
 _TRUST = "TOOLWIRE_TRUST"
 
@@ -67,6 +69,9 @@ def open_device(
 
 def broker_of(config: BrokerConfig) -> MqttBroker:
     """Raises SettingsError."""
+    for file in (config.key, config.password_file):
+        if file is not None and file.exists() and file.stat().st_mode & 0o077:
+            _log.warning("others can read %s, and log in to the broker with it; run: chmod 600 %s", file, file)
     password = "" if config.password_file is None else _read(config.password_file, "broker.password_file").decode()
     try:
         tls = client_tls(config.ca, config.cert, config.key) if config.tls else None
