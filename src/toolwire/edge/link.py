@@ -16,6 +16,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -196,6 +197,27 @@ class MqttLink(StaysConnected):
         return f"there is no connection to the MQTT broker at {self.broker.shown}{why}; it is tried again"
 
 
+class _LoopForSockets:
+    """The event loop as aiomqtt uses it: a socket that is closed by the time the loop comes to it is left alone.
+
+    A thread connects, and tells the loop of its socket; a broker may have ended the connection in between.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def add_reader(self, number: int, callback: Callable[[], None]) -> None:
+        with suppress(OSError, ValueError):
+            self._loop.add_reader(number, callback)
+
+    def add_writer(self, number: int, callback: Callable[[], None]) -> None:
+        with suppress(OSError, ValueError):
+            self._loop.add_writer(number, callback)
+
+
 class _Connection(aiomqtt.Client):
     """One connection. Messages go to their receiver directly, who acknowledges them."""
 
@@ -219,6 +241,7 @@ class _Connection(aiomqtt.Client):
             logger=_quiet,
             timeout=ACKNOWLEDGE_S,
         )
+        self._loop: Any = _LoopForSockets(self._loop)
         self._receiver = receive
         self._is_connecting = False
         self._disconnected.add_done_callback(self._note_early_end)
