@@ -101,12 +101,8 @@ async def open_agent(
     if uses_bus(project):
         await registry.load_offered_tools(project, store)
     async with AsyncExitStack() as closing:
-        on_devices = None
-        if project.uses_devices and (only not in built_in_names(project) or only in _OF_OTHERS):
-            on_devices = await open_devices(project, store, closing)
-        grant = grant_of(project, spec.granted, resumes=resumes is not None, agent=spec.name)
-        if spec.model.name == WORKFLOW_MODEL:  # its steps say how many calls there are
-            grant = replace(grant, max_calls=workflows.MOST_CALLS)
+        on_devices = await _devices(project, store, closing, only)
+        grant = _grant(project, spec, resumes=resumes is not None)
         tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
         model = model_of(project, spec.model, tallies, record)
         closing.push_async_callback(model.close)
@@ -142,6 +138,19 @@ async def open_agent(
         )
         closing.push_async_callback(agent.runtime.close)
         yield agent
+
+
+async def _devices(project: ProjectFolder, store: Store, closing: AsyncExitStack, only: str) -> "DeviceLink | None":
+    """The devices of the project, where one of its agents may need them."""
+    if project.uses_devices and (only not in built_in_names(project) or only in _OF_OTHERS):
+        return await open_devices(project, store, closing)
+    return None
+
+
+def _grant(project: ProjectFolder, spec: AgentSpec, *, resumes: bool) -> Grant:
+    grant = grant_of(project, spec.granted, resumes=resumes, agent=spec.name)
+    # The steps of a workflow say how many calls there are.
+    return replace(grant, max_calls=workflows.MOST_CALLS) if spec.model.name == WORKFLOW_MODEL else grant
 
 
 def _refresh_tools(project: ProjectFolder, on_devices: "DeviceLink | None") -> RefreshTools:

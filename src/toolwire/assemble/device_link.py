@@ -1,6 +1,6 @@
 """The devices of a project, as its settings say: one connection for all agents of a process.
 
-Whoever uses it holds it (`async with device_link(…)`). A process that runs many turns holds it all the time.
+It is held while it is used (`async with device_link(…)`). A process that runs many turns holds it all the time.
 """
 
 import asyncio

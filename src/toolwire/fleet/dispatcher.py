@@ -125,7 +125,7 @@ class BusDispatcher:
             now, "dispatched", context.project, context.agent, context.turn_id, context.call_id, allowed.call.name,
             args_digest=parcel.digest, detail={"subject": dispatch.subject},
         )  # fmt: skip
-        if self._watches is not None and self._stays_s == math.inf:  # else the call outlives whoever could be told here
+        if self._watches is not None and self._stays_s == math.inf:  # else the call outlives its watcher here
             self._watches.watch(context.turn_id, context.call_id, context.report)
             if isinstance(self._watches, WatchesOutput):
                 self._watches.watch_output(context.turn_id, context.call_id, context.write)

@@ -80,18 +80,20 @@ def init(
     except ImportError as missing:
         raise SettingsError(f"toolwire edge needs an extra: pip install 'toolwire[edge]' ({missing})") from None
     if as_json:
-        screen.json(
-            {
-                "device": str(written.device),
-                "config": str(written.device / "edge.toml"),
-                "broker": str(written.folder.broker),
-                "key": written.key,
-                "settings": written.settings,
-            }
-        )
+        screen.json(_written_object(written))
     else:
         _tell(screen, written, name, nats=common.nats)
     return Exit.DONE
+
+
+def _written_object(written: "setup_files.WrittenDevice") -> dict[str, str]:
+    return {
+        "device": str(written.device),
+        "config": str(written.device / "edge.toml"),
+        "broker": str(written.folder.broker),
+        "key": written.key,
+        "settings": written.settings,
+    }
 
 
 def _program(given: str | None) -> str:

@@ -76,7 +76,7 @@ class Reporter:
                 raise
 
     async def answer(self, command: EdgeCommand, body: Mapping[str, Any]) -> None:
-        """Report what is not kept: whoever wants it asks again."""
+        """Report what is not kept; it can be asked for again."""
         with suppress(BusError):
             await self.publish(report_to(command, body, self._clock()))
 
