@@ -7,7 +7,7 @@ failure and a cancellation are results too.
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from time import perf_counter
@@ -69,8 +69,8 @@ _context = constructor_from(
 class Journey:
     """Sees one call of a step to its result."""
 
-    __slots__ = ("_alone", "_announced", "_begun", "_card", "_emit", "_files", "_one", "_output", "_services", "_slots",
-                 "_turn")  # fmt: skip
+    __slots__ = ("_alone", "_announced", "_begun", "_card", "_emit", "_failed", "_files", "_one", "_output",
+                 "_services", "_slots", "_turn")  # fmt: skip
 
     def __init__(
         self,
@@ -80,8 +80,11 @@ class Journey:
         emit: Emit | None,
         one: Accepted,
         alone: bool = False,
+        failed: Sequence[BaseException] = (),
     ) -> None:
+        """In `failed` stands, as soon as that happens, why another call of the step could not be brought to its end."""
         self._services = services
+        self._failed = failed
         self._turn = turn
         self._slots = slots
         self._emit = emit
@@ -102,7 +105,9 @@ class Journey:
         try:
             outcome = await self._outcome()
         except asyncio.CancelledError:
-            await asyncio.shield(self._cancel())
+            # A step that failed is left as it is: what had not begun runs when the turn goes on.
+            if not self._failed or one.interrupted or self._begun:
+                await asyncio.shield(self._cancel())
             raise
         rule = ""
         if type(outcome) is not ToolResult:

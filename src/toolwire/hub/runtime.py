@@ -5,7 +5,8 @@ never started again blindly.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -169,13 +170,14 @@ class Runtime(Services):
     ) -> list[ToolResult | Waiting]:
         tasks: list[asyncio.Task[ToolResult | Waiting]] = []
         firsts: dict[tuple[str, ...], asyncio.Task[ToolResult | Waiting]] = {}
+        failed: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as group:
                 for one in accepted:
-                    journey = Journey(self, turn, slots, emit, one)
+                    journey = Journey(self, turn, slots, emit, one, failed=failed)
                     first = firsts.get(key) if (key := _repetition_key(one)) else None
-                    work = journey.finish() if first is None else journey.repeat(first)
-                    tasks.append(group.create_task(work, name="toolwire-journey"))
+                    work = journey.finish if first is None else partial(journey.repeat, first)
+                    tasks.append(group.create_task(_noting(failed, work), name="toolwire-journey"))
                     if key and first is None:
                         firsts[key] = tasks[-1]
         except BaseExceptionGroup as several:
@@ -230,3 +232,14 @@ def _repetition_key(one: Accepted) -> tuple[str, ...] | None:
     if not call.alias or not isinstance(decision, Allowed) or decision.tool.polling:
         return None
     return (call.alias, call.name, one.card.args_digest)
+
+
+async def _noting(
+    failed: list[BaseException], work: Callable[[], Awaitable[ToolResult | Waiting]]
+) -> ToolResult | Waiting:
+    """The outcome of a call. Why it has none is noted before the other calls of its step are stopped."""
+    try:
+        return await work()
+    except Exception as error:
+        failed.append(error)
+        raise
