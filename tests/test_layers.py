@@ -11,11 +11,11 @@ import toolwire.toolbox
 SOURCE = Path(__file__).parent.parent / "src" / "toolwire"
 
 NOUNS = {"protocol", "errors", "lazy"}
-SHAPES = {"define", "wire", "plan"}
+SHAPES = {"define", "wire", "plan", "breadcrumbs.rules"}
 JUDGEMENTS = {"disclose", "decide", "deliver"}
 WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
 ADAPTERS = {"execute", "record", "models", "bus"}
-HUB = {"hub", "agent", "settings", "toolbox", "testing"}
+HUB = {"hub", "agent", "settings", "toolbox", "testing", "breadcrumbs"}
 FLEET = {"fleet"}
 EDGE = {"edge"}
 TELEMETRY = {"telemetry"}
@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "decide": NOUNS | {"define", "disclose", "decide"},
     "deliver": NOUNS | {"define", "deliver"},
     **dict.fromkeys(WHEEL, NOUNS | WHEEL),
-    **{one: NOUNS | {"wire", "plan", "tls", one} for one in ADAPTERS},
+    **{one: NOUNS | {"wire", "plan", "breadcrumbs.rules", "tls", one} for one in ADAPTERS},
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"tls"}),
     "telemetry": NOUNS | SHAPES | ADAPTERS | TELEMETRY,
     "fleet": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET,
@@ -96,9 +96,10 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def layer(module: str) -> str:
-    """`loop` is three layers; every other package is one."""
+    """`loop` is three layers, `breadcrumbs` is two; every other package is one."""
     head, _, rest = module.partition(".")
-    return f"{head}.{rest.split('.')[0]}" if head == "loop" and rest else head
+    part = f"{head}.{rest.split('.')[0]}"
+    return part if part in WHEEL | SHAPES else head
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

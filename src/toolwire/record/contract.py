@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
+from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery
 from toolwire.protocol.budgets import Allotment, Budget, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
@@ -692,6 +693,71 @@ class CardStore(Protocol):
 
     async def result_card(self, card_id: str, *, project: str = "default") -> ResultCard:
         """A card that was kept. Raises `NotFound`."""
+        ...
+
+
+class RecordStore(Protocol):
+    """Records that agents and people share, with all their versions. Who may see which is asked by the caller.
+
+    What has expired at the store's time is not found, whether or not it was dropped by then.
+    """
+
+    async def create_record(self, record: Record, *, key: str = "", audit: Sequence[AuditRow] = ()) -> Record:
+        """Keep a new record as its version 1. With a `key`, each author's first record under that key is given back.
+
+        Raises `Conflict` where the id is taken, and where the key was used for other content.
+        """
+        ...
+
+    async def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Record:
+        """Keep the next version of a record, in the place of version `expected`; gives it back with its number.
+
+        Raises `NotFound`, and `Conflict` where another version is the current one.
+        """
+        ...
+
+    async def delete_record(
+        self, record_id: str, *, by: str, expected: int | None = None, audit: Sequence[AuditRow] = (),
+        project: str = "default",
+    ) -> Record:  # fmt: skip
+        """Delete a record with its history; gives back its last version. Raises `NotFound` and `Conflict`."""
+        ...
+
+    async def record(self, record_id: str, *, project: str = "default") -> Record:
+        """The current version. Raises `NotFound`."""
+        ...
+
+    async def use_record(self, record_id: str, *, project: str = "default") -> Record:
+        """The current version, counted as one use; the last use of one that ends so makes it expire."""
+        ...
+
+    async def records(
+        self, query: RecordQuery, *, limit: int = 50, before: int | None = None, project: str = "default"
+    ) -> list[Numbered[Record]]:
+        """Records that fit, the newest first; with `before` those that were created before that cursor."""
+        ...
+
+    async def record_history(
+        self, record_id: str, *, limit: int = 50, before: int | None = None, project: str = "default"
+    ) -> list[Record]:
+        """The versions of a record, the newest first, with `before` those below that version. Raises `NotFound`."""
+        ...
+
+    async def record_changes(
+        self, cursor: int = 0, *, limit: int = 100, project: str = "default"
+    ) -> list[Numbered[RecordChange]]:
+        """The next changes after a cursor, in the order in which they were kept; see `turns_after`.
+
+        Changes are kept for some days, at most so many of a project.
+        """
+        ...
+
+    async def last_change(self, *, project: str = "default") -> int:
+        """The cursor behind the newest change; 0 where there was none."""
+        ...
+
+    async def expire_records(self, *, limit: int = 1000, project: str = "default") -> list[Record]:
+        """Drop records whose time is over, each with one change; gives back what was dropped."""
         ...
 
 

@@ -1,0 +1,1 @@
+"""What holds for records, as pure functions of values."""
