@@ -72,7 +72,8 @@ class RecordQuery:
     """Which records are wanted. Everything that is given must hold; `reader` is the caller who asks.
 
     `text` are words that all stand in title, tags or context. Without a reader, private records of all authors are
-    found: only for the runtime itself.
+    found: only for the runtime itself. Readers with read-only access see `public_only`, and models see records
+    `without_pii`.
     """
 
     schema_name: str = ""
@@ -83,6 +84,8 @@ class RecordQuery:
     since: float | None = None
     until: float | None = None
     reader: str | None = None
+    public_only: bool = False
+    without_pii: bool = False
 
 
 @dataclass(frozen=True, slots=True)
