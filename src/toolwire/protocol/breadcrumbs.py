@@ -44,6 +44,8 @@ class Record:
 
     `ttl` is the lifetime as it was asked for. From it follow `expires_at`, and for one that ends with its use the
     `uses_left`: both None where it lasts. `turn_id` and `call_id` name the call that wrote it, where one did.
+    `origins` name the untrusted content that turns had read before they wrote to it: a call that reads the record is
+    untrusted by them. A later version keeps those of the earlier ones.
     """
 
     id: str
@@ -65,6 +67,7 @@ class Record:
     updated_at: float = 0.0
     turn_id: str = ""
     call_id: str = ""
+    origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
