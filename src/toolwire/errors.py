@@ -15,6 +15,7 @@ ToolwireError
 │   ├── Conflict             what is kept already stands in the way of what should be kept
 │   └── Fenced               another process owns this turn or call now; stop all side effects
 │       └── CallHeld             another claim on the call still lasts; wait for its result
+├── InvalidRecord        a record, selector, lifetime or schedule cannot be used as it was asked for
 ├── BusError             a message could not be sent or received
 │   ├── BusUnavailable       the broker cannot be reached, or did not confirm in time; the message may have been kept
 │   └── MessageTooLarge      the bus does not carry messages of this size
@@ -126,6 +127,10 @@ class CallHeld(Fenced):
         super().__init__(sentence)
         self.owner = owner
         self.until = until
+
+
+class InvalidRecord(ToolwireError):
+    """A record, or a part of one such as its selector or lifetime, cannot be used as it was asked for."""
 
 
 class BusError(ToolwireError):
