@@ -1,0 +1,113 @@
+"""Results and replies of every store, read as records of the universal envelope."""
+
+import pytest
+
+from toolwire import Agent, tool
+from toolwire.breadcrumbs.responses import Responses, asks_for_responses, is_response
+from toolwire.breadcrumbs.rules.responses import CallName, ReplyName, call_record_id, read_response_id, reply_record_id
+from toolwire.errors import NotFound
+from toolwire.protocol.breadcrumbs import RecordQuery
+from toolwire.record.contract import Store
+from toolwire.testing import ScriptedModel, call, says
+
+
+@tool(name="double")
+def double(n: int) -> dict[str, int]:
+    """Double a number."""
+    if n < 0:
+        raise ValueError("a number below zero")
+    return {"result": n * 2}
+
+
+async def run_turn(store: Store, thread: str, *numbers: int) -> str:
+    requests = [call("double", f"double-{n}", n=n) for n in numbers]
+    model = ScriptedModel(says("Doubling.\nThen more.", *requests), "Done.")
+    return (await Agent(model, [double], store=store).ask("Go", thread=thread)).turn_id
+
+
+@pytest.mark.feature("F147", "F148")
+async def test_a_result_is_a_tool_response_record_under_a_stable_id(store: Store) -> None:
+    turn_id = await run_turn(store, "abc", 4)
+    responses = Responses(store, "default")
+    [[_, found]] = await responses.listed(RecordQuery("tool.response.v1", all_tags=("request:double-4",)))
+    assert found == await responses.read(found.id)
+    assert is_response(found.id)
+    assert (found.title, found.tags) == (
+        "Response of double",
+        ("tool:response", "request:double-4", "session:abc"),
+    )
+    seeds = {name: found.context[name] for name in ("request_id", "tool", "status", "output", "error")}
+    assert seeds == {
+        "request_id": "double-4", "tool": "double", "status": "success", "output": {"result": 8}, "error": None,
+    }  # fmt: skip
+    assert (found.turn_id, found.version, found.origins) == (turn_id, 1, ())
+
+
+@pytest.mark.feature("F147")
+async def test_a_failure_is_a_response_with_an_error_and_no_output(store: Store) -> None:
+    await run_turn(store, "", -1)
+    [[_, found]] = await Responses(store, "default").listed(RecordQuery(all_tags=("tool:response",)))
+    assert (found.context["status"], found.context["output"]) == ("error", None)
+    assert "a number below zero" in found.context["error"]
+    assert (found.context["outcome"], found.context["code"]) == ("failed", "execution_failed")
+    assert found.tags == ("tool:response", "request:double--1")
+
+
+@pytest.mark.feature("F002", "F003")
+async def test_a_reply_is_an_agent_response_record_of_its_session(store: Store) -> None:
+    turn_id = await run_turn(store, "abc", 1, 2)
+    responses = Responses(store, "default")
+    last, first = [one.value for one in await responses.listed(RecordQuery("agent.response.v1"))]
+    assert (first.title, first.tags) == ("Doubling.", ("agent:response", "session:abc"))
+    assert first.context["message"] == "Doubling.\nThen more."
+    assert first.context["tool_requests"] == [
+        {"tool": "double", "input": {"n": n}, "requestId": f"double-{n}", "return_to_llm": True} for n in (1, 2)
+    ]
+    assert (last.context["message"], last.context["tool_requests"]) == ("Done.", [])
+    assert await responses.read(reply_record_id(turn_id, 2)) == last
+    with pytest.raises(NotFound):
+        await responses.read(reply_record_id(turn_id, 3))
+
+
+async def test_lists_of_responses_go_on_at_their_cursor_and_stay_in_a_session(store: Store) -> None:
+    for thread, numbers in (("a", (1, 2, 3)), ("b", (4,)), ("a", (5,))):
+        await run_turn(store, thread, *numbers)
+    responses = Responses(store, "default")
+    found, before = [], None
+    while page := await responses.listed(RecordQuery("tool.response.v1"), limit=2, before=before):
+        found += [one.value.context["request_id"] for one in page]
+        before = page[-1].cursor
+    assert found == [f"double-{n}" for n in (5, 4, 3, 2, 1)]
+    of_b = await responses.listed(RecordQuery("tool.response.v1", all_tags=("session:b",)))
+    assert [one.value.context["request_id"] for one in of_b] == ["double-4"]
+    assert await Responses(store, "another").listed(RecordQuery("tool.response.v1")) == []
+
+
+async def test_a_turn_reads_the_responses_of_its_own_session_only(store: Store) -> None:
+    own, same, other = [await run_turn(store, thread, n) for n, thread in enumerate(("a", "a", "b"), 1)]
+    responses = Responses(store, "default")
+    listed = await responses.listed(RecordQuery("agent.response.v1"), within=own)
+    assert {one.value.turn_id for one in listed} == {own, same}
+    assert (await responses.read(reply_record_id(same, 1), within=own)).turn_id == same
+    with pytest.raises(NotFound):
+        await responses.read(reply_record_id(other, 1), within=own)
+
+
+@pytest.mark.parametrize("turn_id", ["t_1", "a/b %5F_", "0198c5e2-7d07-7cc2-8f1a-000000000000", "ü"])
+def test_the_id_of_a_response_says_which_call_or_reply_it_is(turn_id: str) -> None:
+    assert read_response_id(call_record_id(turn_id, "call_7")) == CallName(turn_id, "call_7")
+    assert read_response_id(reply_record_id(turn_id, 12)) == ReplyName(turn_id, 12)
+    assert "/" not in call_record_id(turn_id, "a/b")
+
+
+@pytest.mark.parametrize("record_id", ["", "call__x", "call_x_", "reply_x_-1", "reply_x_1_2", "reply_x_²", "note_x_1"])
+def test_other_ids_are_not_those_of_responses(record_id: str) -> None:
+    assert read_response_id(record_id) is None
+
+
+def test_a_list_is_about_responses_if_its_schema_or_a_tag_says_so() -> None:
+    assert asks_for_responses(RecordQuery(all_tags=("request:x",)))
+    assert asks_for_responses(RecordQuery(any_tags=("tool:response", "agent:response")))
+    assert not asks_for_responses(RecordQuery(any_tags=("tool:response", "note")))
+    assert not asks_for_responses(RecordQuery("note.v1", all_tags=("tool:response",)))
+    assert not asks_for_responses(RecordQuery())
