@@ -16,6 +16,7 @@ ToolwireError
 │   └── Fenced               another process owns this turn or call now; stop all side effects
 │       └── CallHeld             another claim on the call still lasts; wait for its result
 ├── InvalidRecord        a record, selector, lifetime or schedule cannot be used as it was asked for
+├── NotPermitted         a caller may not do that with a record
 ├── BusError             a message could not be sent or received
 │   ├── BusUnavailable       the broker cannot be reached, or did not confirm in time; the message may have been kept
 │   └── MessageTooLarge      the bus does not carry messages of this size
@@ -131,6 +132,10 @@ class CallHeld(Fenced):
 
 class InvalidRecord(ToolwireError):
     """A record, or a part of one such as its selector or lifetime, cannot be used as it was asked for."""
+
+
+class NotPermitted(ToolwireError):
+    """A caller may not do that with a record: its role, the record's author or its reserved type forbid it."""
 
 
 class BusError(ToolwireError):

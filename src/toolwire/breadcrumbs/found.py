@@ -1,0 +1,23 @@
+"""What a search for records gives, and what searches."""
+
+from typing import Protocol
+
+from toolwire.protocol.breadcrumbs import Record, RecordQuery
+from toolwire.protocol.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecord:
+    """A record that a search found: how well it fits, the best near 1, and the method that found it."""
+
+    record: Record
+    score: float
+    method: str
+
+
+class RecordSearch(Protocol):
+    """Finds records by what they are about. The query says which may be found at all."""
+
+    async def find(self, text: str, query: RecordQuery, *, nn: int, project: str) -> list[FoundRecord]:
+        """The `nn` records that fit best, the best first."""
+        ...

@@ -1,0 +1,58 @@
+"""Who may see a record, and who may change it.
+
+    visibility   seen by
+    private      its author
+    project      its author, writers, admins, models
+    public       readers too
+
+Models see no personal data. The runtime sees everything. What a caller may not see is not found, so that asking for it
+tells nothing.
+"""
+
+from toolwire.breadcrumbs.rules.callers import Caller, Role
+from toolwire.errors import NotPermitted
+from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity, Visibility
+from toolwire.protocol.values import replace
+
+READ_ONLY = frozenset({Role.READER})
+_OWNER_FIELDS = ("visibility", "sensitivity")
+
+
+def may_see(record: Record, caller: Caller) -> bool:
+    """Whether a caller is shown a record at all."""
+    if caller.role is Role.RUNTIME:
+        return True
+    if caller.role is Role.MODEL and record.sensitivity is Sensitivity.PII:
+        return False
+    if record.visibility is Visibility.PRIVATE:
+        return record.created_by == caller.author
+    return record.visibility is Visibility.PUBLIC or caller.role is not Role.READER
+
+
+def visible_to(query: RecordQuery, caller: Caller) -> RecordQuery:
+    """The same query for no more than what the caller may see."""
+    if caller.role is Role.RUNTIME:
+        return query
+    return replace(
+        query,
+        reader=caller.author,
+        public_only=query.public_only or caller.role is Role.READER,
+        without_pii=query.without_pii or caller.role is Role.MODEL,
+    )
+
+
+def require_writer(caller: Caller) -> None:
+    """Raises `NotPermitted` for a caller who may only read."""
+    if caller.role in READ_ONLY:
+        raise NotPermitted(f"{caller.name} may read records only; list it in records.writers to let it write")
+
+
+def require_may_change(before: Record, after: Record, caller: Caller) -> None:
+    """Raises `NotPermitted` where a version may not follow another one, by this caller."""
+    if Sensitivity.SECRET in (before.sensitivity, after.sensitivity) and before.sensitivity != after.sensitivity:
+        raise NotPermitted("a record is secret from its first version on, or never; create another one")
+    if caller.author == before.created_by or caller.role in (Role.ADMIN, Role.RUNTIME):
+        return
+    for name in _OWNER_FIELDS:
+        if getattr(before, name) != getattr(after, name):
+            raise NotPermitted(f"the {name} of a record is changed by its author or by an admin")

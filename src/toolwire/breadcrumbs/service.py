@@ -1,0 +1,383 @@
+"""The one way to records: for the HTTP API, the breadcrumb tools, schedules, agents and the CLI.
+
+    asked → checked (form, role, reserved type, definition) → sealed, where it is secret → kept, with its audit row
+
+The store keeps whatever it is given. Everything that must hold for records is held here, on the way in and on the way
+out: what a caller may not see is not found, and the context of a secret leaves by `secrets_of` alone.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import field
+from typing import Any, Protocol
+from uuid import UUID, uuid5
+
+from uuid_utils import uuid7
+
+from toolwire.breadcrumbs.found import FoundRecord, RecordSearch
+from toolwire.breadcrumbs.new_records import (
+    PATCHABLE,
+    NewRecord,
+    check_new_record,
+    fields_of,
+    read_new_record,
+    require_known,
+)
+from toolwire.breadcrumbs.record_types import RecordType, RecordTypes, read_definition
+from toolwire.breadcrumbs.rules.access import may_see, require_may_change, require_writer, visible_to
+from toolwire.breadcrumbs.rules.callers import Caller, Role
+from toolwire.breadcrumbs.rules.lifetimes import read_lifetime
+from toolwire.breadcrumbs.rules.merge_patch import merge_patch
+from toolwire.breadcrumbs.rules.schemas import (
+    SCHEMA_DEF,
+    TOOL_CONFIG,
+    check_schema_name,
+    defining_tag,
+    is_config,
+    is_reserved,
+    require_may_write,
+    type_family,
+)
+from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted
+from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery, Sensitivity
+from toolwire.protocol.records import AuditRow
+from toolwire.protocol.values import dataclass, replace
+from toolwire.record.contract import AuditStore, Numbered, RecordStore
+
+MOST_LISTED, MOST_FOUND = 200, 50
+LONGEST_ID, LONGEST_KEY, LONGEST_TEXT = 200, 200, 2_000
+MOST_ORIGINS = 5
+_KEYED = UUID("6c0f6d0e-3c7e-4f0b-9a5e-2f7d1b8f4c11")
+
+
+class RecordKeeper(RecordStore, AuditStore, Protocol):
+    """What the service needs of a store."""
+
+
+class SecretSealer(Protocol):
+    """Encrypts the context of secrets. `record_id` is bound to what is sealed: it opens for that record alone."""
+
+    def seal(self, context: Mapping[str, Any], record_id: str) -> dict[str, Any]: ...
+
+    def unseal(self, sealed: Mapping[str, Any], record_id: str) -> dict[str, Any]: ...
+
+
+class HintRenderer(Protocol):
+    """Shows a context as hints for models say."""
+
+    def __call__(self, context: Mapping[str, Any], hints: Mapping[str, Any]) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRules:
+    """What a project sets about its records. With `strict`, a type has to be defined before records of it are kept."""
+
+    strict: bool = False
+    sealer: SecretSealer | None = None
+    search: RecordSearch | None = None
+    render: HintRenderer | None = None
+    new_id: Callable[[], str] = field(default=lambda: str(uuid7()))
+
+
+class RecordService:
+    """Records of one project, for callers with their roles."""
+
+    def __init__(
+        self,
+        store: RecordKeeper,
+        project: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        rules: RecordRules | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._rules = rules or RecordRules()
+        self._types = RecordTypes(store, project)
+        self.project = project
+
+    async def create(self, new: NewRecord, caller: Caller, *, key: str = "") -> Record:
+        """Keep a new record. With a `key`, the caller's first record under that key comes back, as it was created.
+
+        Raises `InvalidRecord`, `NotPermitted`, and `Conflict` where the key was used for another record.
+        """
+        _, kept = await self._create(new, caller, key)
+        return _shown(kept)
+
+    async def create_first(self, new: NewRecord, caller: Caller, *, key: str) -> Record | None:
+        """Keep a new record under a key; None where one was kept before. Claims work that must be done once."""
+        asked, kept = await self._create(new, caller, key)
+        return _shown(kept) if kept.id == asked.id else None
+
+    async def _create(self, new: NewRecord, caller: Caller, key: str) -> tuple[Record, Record]:
+        """What was to be kept, and what is kept."""
+        new = check_new_record(new)
+        _check_key(key)
+        async with self._audit_refusal(caller, new.schema_name):
+            require_writer(caller)
+            require_may_write(new.schema_name, caller)
+        record = await self._as_kept(self._new(new, caller, key), replays=bool(key))
+        audit = [self._audit_row("record_created", record, caller)]
+        return record, await self._store.create_record(record, key=key, audit=audit)
+
+    def _new(self, new: NewRecord, caller: Caller, key: str) -> Record:
+        now = self._clock()
+        lifetime = read_lifetime(new.ttl, now)
+        sensitivity = Sensitivity.SECRET if is_config(new.schema_name) else new.sensitivity
+        return Record(
+            self._id_for(caller, key if sensitivity is Sensitivity.SECRET else ""), self.project, new.schema_name,
+            new.title, new.tags, new.context or {}, 1, new.llm_hints, new.visibility, sensitivity,
+            lifetime.ttl, lifetime.expires_at, lifetime.uses_left, caller.author, now, caller.author, now,
+            caller.turn_id, caller.call_id, caller.origins[:MOST_ORIGINS],
+        )  # fmt: skip
+
+    def _id_for(self, caller: Caller, key: str) -> str:
+        """A new id. That of a secret under a key follows from the key: what is sealed for it is the same each time."""
+        return str(uuid5(_KEYED, f"{self.project}\0{caller.author}\0{key}")) if key else self._rules.new_id()
+
+    async def patch(self, record_id: str, patch: Mapping[str, Any], expected: int, caller: Caller) -> Record:
+        """Apply a JSON merge patch (RFC 7386) to version `expected`, and give back the next version.
+
+        Raises `NotFound`, `InvalidRecord`, `NotPermitted`, and `Conflict` where another version is the current one.
+        """
+        if not isinstance(patch, Mapping):
+            raise InvalidRecord('a patch is an object such as {"context": {"status": "done"}}')
+        require_known(patch, PATCHABLE)
+        before = await self._visible(record_id, caller)
+        async with self._audit_refusal(caller, before.schema_name, record_id):
+            require_writer(caller)
+            require_may_write(before.schema_name, caller)
+        after = self._patched(before, patch, caller)
+        async with self._audit_refusal(caller, before.schema_name, record_id):
+            require_may_change(before, after, caller)
+        after = await self._as_kept(after)
+        audit = [self._audit_row("record_updated", replace(after, version=expected + 1), caller)]
+        return _shown(await self._store.update_record(after, expected, audit=audit))
+
+    async def delete(self, record_id: str, caller: Caller, *, expected: int | None = None) -> Record:
+        """Delete a record with its history; gives back its last version.
+
+        Raises `NotFound`, `NotPermitted`, and `Conflict` where another version than `expected` is the current one.
+        """
+        before = await self._visible(record_id, caller)
+        async with self._audit_refusal(caller, before.schema_name, record_id):
+            require_writer(caller)
+            require_may_write(before.schema_name, caller)
+        audit = [self._audit_row("record_deleted", before, caller)]
+        return _shown(
+            await self._store.delete_record(
+                before.id, by=caller.author, expected=expected, audit=audit, project=self.project
+            )
+        )
+
+    async def read(self, record_id: str, caller: Caller) -> Record:
+        """The current version; of a record that ends with its use, this is one use. Raises `NotFound`."""
+        record = await self._visible(record_id, caller)
+        if record.uses_left is not None and caller.role is not Role.RUNTIME:
+            record = await self._store.use_record(record.id, project=self.project)
+        return _shown(record)
+
+    async def listed(
+        self, query: RecordQuery, caller: Caller, *, limit: int = 50, before: int | None = None
+    ) -> list[Numbered[Record]]:
+        """Records that fit and that the caller may see, the newest first. Raises `InvalidRecord`."""
+        rows = await self._store.records(
+            _checked_query(visible_to(query, caller)),
+            limit=max(1, min(limit, MOST_LISTED)), before=before, project=self.project,
+        )  # fmt: skip
+        return [Numbered(row.cursor, _shown(row.value)) for row in rows if may_see(row.value, caller)]
+
+    async def history(
+        self, record_id: str, caller: Caller, *, limit: int = 50, before: int | None = None
+    ) -> list[Record]:
+        """The versions of a record, the newest first. Raises `NotFound`.
+
+        A version that was private, or had personal data, is not shown to those who could not see it then.
+        """
+        record = await self._visible(record_id, caller)
+        versions = await self._store.record_history(
+            record.id, limit=max(1, min(limit, MOST_LISTED)), before=before, project=self.project
+        )
+        return [_shown(version) for version in versions if may_see(version, caller)]
+
+    async def changes(
+        self, cursor: int, caller: Caller, *, limit: int = 100
+    ) -> tuple[list[Numbered[RecordChange]], int]:
+        """The next changes after a cursor that the caller may see, and the cursor behind all that was looked at."""
+        rows = await self._store.record_changes(cursor, limit=limit, project=self.project)
+        seen = [
+            Numbered(row.cursor, replace(row.value, record=_shown(row.value.record)))
+            for row in rows
+            if may_see(row.value.record, caller)
+        ]
+        return seen, rows[-1].cursor if rows else cursor
+
+    async def search(
+        self, text: str, caller: Caller, *, nn: int = 5, query: RecordQuery | None = None
+    ) -> list[FoundRecord]:
+        """The records that are nearest to what a text says, the best first. Raises `InvalidRecord`."""
+        if not text.strip() or len(text) > LONGEST_TEXT:
+            raise InvalidRecord(f"say in 1 to {LONGEST_TEXT} characters what the records are about")
+        nn = max(1, min(nn, MOST_FOUND))
+        allowed = _checked_query(visible_to(query or RecordQuery(), caller))
+        if self._rules.search is not None:
+            found = await self._rules.search.find(text, allowed, nn=nn, project=self.project)
+        else:
+            rows = await self._store.records(replace(allowed, text=text), limit=nn, project=self.project)
+            found = [FoundRecord(row.value, 1.0, "text") for row in rows]
+        return [replace(each, record=_shown(each.record)) for each in found if may_see(each.record, caller)]
+
+    async def llm_view(self, record: Record, caller: Caller) -> Mapping[str, Any]:
+        """A record as models are shown it: by its own hints, else by those of its type. Raises `NotPermitted`."""
+        if not may_see(record, caller):
+            raise _not_found(record.id)
+        if record.sensitivity is not Sensitivity.NORMAL:
+            raise NotPermitted(f"this record is {record.sensitivity}, which models are not shown; ask for view=raw")
+        hints = record.llm_hints
+        if hints is None and (defined := await self._types.named(record.schema_name)) is not None:
+            hints = defined.llm_hints
+        context: Any = record.context
+        if hints is not None and self._rules.render is not None:
+            context = self._rules.render(context, hints)
+        return {
+            "id": record.id,
+            "schema_name": record.schema_name,
+            "title": record.title,
+            "tags": list(record.tags),
+            "version": record.version,
+            "updated_at": record.updated_at,
+            "context": context,
+        }
+
+    async def type_of(self, schema_name: str) -> RecordType | None:
+        """What a definition says about a type; None for one that is not defined."""
+        return await self._types.named(check_schema_name(schema_name))
+
+    async def secrets_of(self, config_id: str, caller: Caller, *, tool: str) -> Mapping[str, Any]:
+        """The opened context of a `tool.config.v1` record, for the executor of a tool. Each use is audited.
+
+        Raises `NotPermitted` for any caller but the runtime, `NotFound`, and `InvalidRecord` where it cannot be opened.
+        """
+        async with self._audit_refusal(caller, TOOL_CONFIG, config_id):
+            if caller.role is not Role.RUNTIME:
+                raise NotPermitted(
+                    "secrets are read by the executor of a tool that is bound to them, and by no one else"
+                )
+        record = await self._visible(config_id, caller)
+        if not is_config(record.schema_name):
+            raise NotFound(f"there is no configuration {config_id[:LONGEST_ID]!r}")
+        opened = self._sealer().unseal(record.context, record.id)
+        await self._store.audit([replace(self._audit_row("record_secret_used", record, caller), tool=tool)])
+        return opened
+
+    def _patched(self, before: Record, patch: Mapping[str, Any], caller: Caller) -> Record:
+        """The next version of a record, in the clear."""
+        if before.sensitivity is Sensitivity.SECRET:
+            before = replace(before, context=self._sealer().unseal(before.context, before.id))
+        asked = read_new_record({"schema_name": before.schema_name, **merge_patch(fields_of(before), patch)})
+        changes: dict[str, Any] = {}
+        if "ttl" in patch:
+            lifetime = read_lifetime(asked.ttl, self._clock())
+            changes = {"ttl": lifetime.ttl, "expires_at": lifetime.expires_at, "uses_left": lifetime.uses_left}
+        origins = tuple(dict.fromkeys((*before.origins, *caller.origins)))[:MOST_ORIGINS]
+        return replace(
+            before, title=asked.title, tags=asked.tags, context=asked.context or {}, llm_hints=asked.llm_hints,
+            visibility=asked.visibility, sensitivity=asked.sensitivity, updated_by=caller.author,
+            updated_at=self._clock(), turn_id=caller.turn_id, call_id=caller.call_id, origins=origins, **changes,
+        )  # fmt: skip
+
+    async def _as_kept(self, record: Record, *, replays: bool = False) -> Record:
+        """The record as it goes into the store: held to its type, and sealed where it is secret."""
+        await self._check_type(record)
+        if type_family(record.schema_name) == type_family(SCHEMA_DEF):
+            record = await self._checked_definition(record, replays=replays)
+        if record.sensitivity is Sensitivity.SECRET:
+            record = replace(record, context=self._sealer().seal(record.context, record.id))
+        return record
+
+    async def _check_type(self, record: Record) -> None:
+        defined = await self._types.named(record.schema_name)
+        if defined is not None:
+            defined.check(dict(record.context))
+        elif self._rules.strict and not is_reserved(record.schema_name):
+            raise InvalidRecord(
+                f"no {SCHEMA_DEF} record defines {record.schema_name}; define it first, or set records.strict = false"
+            )
+
+    async def _checked_definition(self, record: Record, *, replays: bool) -> Record:
+        """A definition that can be used, and is the only one of its type.
+
+        Where a request may be a repetition, the definition that is there keeps its id: the store then knows the key,
+        or says that the id is taken.
+        """
+        if record.schema_name != SCHEMA_DEF:
+            raise InvalidRecord(f"types are defined by {SCHEMA_DEF} records, not by {record.schema_name}")
+        if record.sensitivity is not Sensitivity.NORMAL:
+            raise InvalidRecord(f"a {SCHEMA_DEF} record cannot be {record.sensitivity}: every writer is held to it")
+        defined = read_definition(record.id, record.version, record.context, record.llm_hints)
+        other = await self._types.other_definition(defined.name, record.id)
+        if other and not replays:
+            raise Conflict(f"{defined.name} is defined by record {other} already; patch that one")
+        tags = (tag for tag in record.tags if not tag.startswith("defines:"))
+        return replace(record, id=other or record.id, tags=(defining_tag(defined.name), *tags))
+
+    async def _visible(self, record_id: str, caller: Caller) -> Record:
+        if not 0 < len(record_id) <= LONGEST_ID or "\0" in record_id:
+            raise _not_found(record_id)
+        record = await self._store.record(record_id, project=self.project)
+        if not may_see(record, caller):
+            raise _not_found(record_id)
+        return record
+
+    def _sealer(self) -> SecretSealer:
+        if self._rules.sealer is None:
+            raise InvalidRecord("secrets cannot be kept or read here: this process has no key for them")
+        return self._rules.sealer
+
+    @asynccontextmanager
+    async def _audit_refusal(self, caller: Caller, schema_name: str, record_id: str = "") -> AsyncIterator[None]:
+        """What is not permitted is on record too."""
+        try:
+            yield
+        except NotPermitted:
+            detail = {"record": record_id[:LONGEST_ID], "schema_name": schema_name, "role": caller.role.value}
+            row = AuditRow(
+                self._clock(), "record_refused", self.project, caller.author, caller.turn_id, caller.call_id,
+                status="denied", detail=detail,
+            )  # fmt: skip
+            await self._store.audit([row])
+            raise
+
+    def _audit_row(self, event: str, record: Record, caller: Caller) -> AuditRow:
+        detail = {
+            "record": record.id,
+            "schema_name": record.schema_name,
+            "version": record.version,
+            "role": caller.role.value,
+        }
+        return AuditRow(
+            self._clock(), event, self.project, caller.author, caller.turn_id, caller.call_id, detail=detail
+        )  # fmt: skip
+
+
+def _shown(record: Record) -> Record:
+    """A record as it leaves: of a secret, everything but its context."""
+    return replace(record, context={}) if record.sensitivity is Sensitivity.SECRET else record
+
+
+def _not_found(record_id: str) -> NotFound:
+    return NotFound(f"there is no record {record_id[:LONGEST_ID]!r}")
+
+
+def _check_key(key: str) -> None:
+    if len(key) > LONGEST_KEY or not key.isprintable():
+        raise InvalidRecord(f"an idempotency key is printable text of at most {LONGEST_KEY} characters")
+
+
+def _checked_query(query: RecordQuery) -> RecordQuery:
+    if query.schema_name:
+        check_schema_name(query.schema_name)
+    if len(query.text) > LONGEST_TEXT or "\0" in query.text:
+        raise InvalidRecord(f"text is at most {LONGEST_TEXT} characters, without NUL")
+    return query
