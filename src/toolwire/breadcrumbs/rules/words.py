@@ -1,0 +1,181 @@
+"""The words by which a record is found, the same in every store.
+
+A store keeps one line of words with each record and answers one question about them: which records have all of these
+words and one of each of those groups, the newest first? Filters are asked in the same way. What a record can be
+filtered by (its schema, tags, author, who may read it) stands among its words as *facets*, which begin with a character
+that no word of a text can have. So a filter, a text and both together are one intersection inside the index, and no
+combination of them walks through a million rows.
+
+An index narrows down; it does not decide. Facets are short hashes, so what was found is checked against the query
+itself before anybody sees it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from itertools import chain, islice
+from typing import Any
+
+from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity, Visibility
+
+MOST_TEXT = 65_536
+"""Characters of a record that are indexed. The rest of a longer one is kept and read, but not found by its words."""
+MOST_WORDS = 4_000
+"""Distinct words of a record that are indexed."""
+MOST_QUERY_TEXT = 8_192
+"""Characters of a query that are read."""
+MOST_QUERY_WORDS = 16
+LONGEST_WORD = 40
+TITLE_END = "|"
+"""Stands behind the words of the title, in the line of words that is kept; it is no word itself."""
+
+_FACET = "§"
+_STRIPPED = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Scripts that are written without spaces: Thai to Burmese, Khmer, kana, Han.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
+)
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_ASCII_RUN = re.compile("[A-Za-z0-9]+")
+_SYMBOL = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
+
+
+@dataclass(frozen=True, slots=True)
+class WordMatch:
+    """Records that have every word of `every`, and of each group at least one."""
+
+    every: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+
+
+def query_words(text: str, most: int = MOST_QUERY_WORDS) -> tuple[str, ...]:
+    """The distinct words that a text asks for, in its order."""
+    found = (word for run in _runs(text[:MOST_QUERY_TEXT]) for word in _words_asked(run))
+    return tuple(islice(dict.fromkeys(found), most))
+
+
+def record_words(record: Record) -> str:
+    """The line of words that a store keeps: those of the title, a mark, other words, and the facets.
+
+    Content that is personal or secret is not indexed, its title and tags included.
+    """
+    facets = tuple(_facets(record))
+    if record.sensitivity is not Sensitivity.NORMAL:
+        return " ".join((TITLE_END, *facets))
+    title = dict.fromkeys(_words_kept(record.title[:MOST_TEXT]))
+    texts = _bounded(chain(record.tags, _texts(record.context, keys=True)), MOST_TEXT)
+    others = dict.fromkeys(word for text in texts for word in _words_kept(text) if word not in title)
+    return " ".join((*islice(title, MOST_WORDS), TITLE_END, *islice(others, MOST_WORDS), *facets))
+
+
+def record_text(record: Record, most: int) -> str:
+    """The beginning of what a record says, for an embedding: title, values and tags."""
+    return "\n".join(_bounded(chain([record.title], _texts(record.context, keys=False), record.tags), most))
+
+
+def match_of(query: RecordQuery, project: str) -> WordMatch:
+    """What a query asks of the index. The times of a query are not in it."""
+    every = [*query_words(query.text)]
+    every += [_facet(project, "tag", tag) for tag in query.all_tags]
+    every += [_facet(project, "schema", query.schema_name)] if query.schema_name else []
+    every += [_facet(project, "author", query.created_by)] if query.created_by else []
+    every += [_facet(project, "not pii")] if query.without_pii else []
+    groups = [tuple(_facet(project, "tag", tag) for tag in query.any_tags)] if query.any_tags else []
+    if query.public_only:
+        every.append(_facet(project, "public"))
+    elif query.reader is not None:
+        groups.append((_facet(project, "shared"), _facet(project, "private", query.reader)))
+    elif not every and not groups:
+        every.append(_facet(project))
+    return WordMatch(tuple(dict.fromkeys(every)), tuple(groups))
+
+
+def _facets(record: Record) -> Iterator[str]:
+    yield _facet(record.project)
+    yield _facet(record.project, "schema", record.schema_name)
+    yield _facet(record.project, "author", record.created_by)
+    if record.visibility is Visibility.PRIVATE:
+        yield _facet(record.project, "private", record.created_by)
+    else:
+        yield _facet(record.project, "shared")
+    if record.visibility is Visibility.PUBLIC:
+        yield _facet(record.project, "public")
+    if record.sensitivity is not Sensitivity.PII:
+        yield _facet(record.project, "not pii")
+    for tag in dict.fromkeys(record.tags):
+        yield _facet(record.project, "tag", tag)
+
+
+def _facet(*parts: str) -> str:
+    named = "".join(f"{len(part)}:{part}" for part in parts)
+    return _FACET + blake2b(named.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def _texts(value: Any, *, keys: bool) -> Iterator[str]:
+    """The texts and numbers in a tree, in its order. It may be nested as deep as it likes."""
+    left = [value]
+    while left:
+        match left.pop():
+            case str(text):
+                yield text
+            case bool() | None:
+                pass
+            case int() | float() as number:
+                yield str(number)
+            case Mapping() as tree:
+                for name, inner in reversed(list(tree.items())):
+                    left.append(inner)
+                    left += [str(name)] if keys else []
+            case Sequence() as items if not isinstance(items, (bytes, bytearray)):
+                left += reversed(items)
+
+
+def _bounded(texts: Iterable[str], most: int) -> Iterator[str]:
+    """Texts up to so many characters of all of them."""
+    for text in texts:
+        if most <= 0:
+            return
+        if text:
+            yield text[:most]
+            most -= len(text)
+
+
+def _runs(text: str) -> list[str]:
+    """Letters, digits and marks that stand together, symbols one by one; as they are written, accents aside."""
+    if text.isascii():
+        return _ASCII_RUN.findall(text)
+    plain = unicodedata.normalize("NFC", _STRIPPED.sub("", unicodedata.normalize("NFKD", text)))
+    return _run_pattern().findall(plain)
+
+
+@cache
+def _run_pattern() -> re.Pattern[str]:
+    # Vowel signs are marks in many scripts. Python's \w leaves them out, and words would be cut at each of them.
+    marks = "".join(chr(code) for code in range(0x900, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
+    return re.compile(f"[{_SYMBOL}]|[{_UNSPACED}]+|(?:(?![{_UNSPACED}{_SYMBOL}])[^\\W_][{re.escape(marks)}]*)+")
+
+
+def _words_asked(run: str) -> Iterator[str]:
+    if run.isascii() or not _IS_UNSPACED.match(run):
+        yield run.casefold()[:LONGEST_WORD]
+    elif len(run) == 1:
+        yield run
+    else:
+        yield from (run[at : at + 2] for at in range(len(run) - 1))
+
+
+def _words_kept(text: str) -> Iterator[str]:
+    """What may be asked for: a word as a whole and the parts of a `camelCase` one, of unspaced scripts all pairs."""
+    for run in _runs(text):
+        if run.islower() and run.isascii():
+            yield run[:LONGEST_WORD]
+            continue
+        yield from _words_asked(run)
+        if _IS_UNSPACED.match(run):
+            yield from run
+        elif len(parts := _HUMP.split(run)) > 1:
+            yield from (part.casefold()[:LONGEST_WORD] for part in parts)
