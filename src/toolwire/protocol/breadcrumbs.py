@@ -7,6 +7,16 @@ from typing import Any
 
 from toolwire.protocol.values import dataclass, fast_frozen
 
+LONGEST_RECORD_NAME = 200
+"""In characters: of an id, a schema or an author. Every store can look for it."""
+LONGEST_TITLE = 500
+MOST_TAGS = 64
+LONGEST_TAG = 200
+MOST_CONTEXT_BYTES = 1 << 20
+"""Of a record as it is kept, nearly all of which is its context."""
+MOST_LEVELS = 64
+"""How deep a record is nested at most."""
+
 
 class Visibility(StrEnum):
     """Who may read a record: its author, every caller of its project, or also those with read-only access."""
@@ -76,7 +86,7 @@ class RecordQuery:
 
     `text` are words that all stand in title, tags or context. Without a reader, private records of all authors are
     found: only for the runtime itself. Readers with read-only access see `public_only`, and models see records
-    `without_pii`.
+    `without_pii`. Records were created at `since` or later, and before `until`.
     """
 
     schema_name: str = ""
@@ -93,7 +103,11 @@ class RecordQuery:
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """One change of a record: what happened, when, and the version that was made by it or was there last."""
+    """One change of a record: what happened, when, and the version that was made by it or was there last.
+
+    Of a record that was deleted, `updated_by` and `updated_at` say who did that and when, and the context of one that
+    was sensitive is left out, in its earlier changes, too.
+    """
 
     kind: ChangeKind
     at: float

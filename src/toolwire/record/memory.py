@@ -56,6 +56,7 @@ from toolwire.record.memory_limits import (
     Questions,
     named_bodies,
 )
+from toolwire.record.memory_records import MemoryRecords, MemoryRecordStore
 from toolwire.record.memory_registry import MemoryCards, MemoryRegistry
 from toolwire.record.reserving import grant_usage, reserve_cards
 from toolwire.record.rows import new_id
@@ -132,7 +133,7 @@ class _Past:
     bodies: tuple[str, ...]
 
 
-class MemoryStore(ClosingStore):
+class MemoryStore(MemoryRecordStore, ClosingStore):
     """Keeps the store's promise except durability, and of what has ended only the newest.
 
     At most `max_calls` ended calls with their turns and about `max_bytes` of them stay; the same again holds for the
@@ -181,6 +182,7 @@ class MemoryStore(ClosingStore):
         self._events = MemoryEvents()
         self._registry = MemoryRegistry()
         self._result_cards = MemoryCards()
+        self._records = MemoryRecords()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
 
     async def begin(self, turn: Turn, *, runs: bool = True) -> None:

@@ -1,0 +1,237 @@
+"""Records in the memory store. They stay until they are deleted or expire; history, changes and keys are bounded."""
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from toolwire.errors import StoreError
+from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordChange, RecordQuery
+from toolwire.protocol.records import AuditRow
+from toolwire.protocol.values import dataclass, replace
+from toolwire.record import record_rules
+from toolwire.record.contract import Numbered
+from toolwire.record.memory_limits import AuditTail
+from toolwire.record.record_rules import UsedKey
+
+T = TypeVar("T")
+_Key = tuple[str, str]
+"""The project and the id of a record, or the project and the digest of a key."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A record: its current version as that was made, how many uses of it are left, and earlier versions."""
+
+    number: int
+    made: Record
+    words: frozenset[str]
+    earlier: list[Record]
+    uses_left: int | None
+    key: str = ""
+
+    @property
+    def record(self) -> Record:
+        return self.made if self.uses_left == self.made.uses_left else replace(self.made, uses_left=self.uses_left)
+
+
+class MemoryRecords:
+    """The records of all projects. Changes give back what came of them, or why they are refused."""
+
+    def __init__(self) -> None:
+        self._kept: dict[_Key, _Kept] = {}
+        self._numbers: dict[str, list[int]] = {}
+        self._by_number: dict[int, _Key] = {}
+        self._keys: dict[_Key, UsedKey] = {}
+        self._gone_keys: deque[tuple[float, _Key]] = deque()
+        self._changes: dict[str, deque[Numbered[RecordChange]]] = {}
+        self._last = 0
+
+    def create(self, record: Record, key: str, now: float) -> tuple[Record | StoreError, bool]:
+        """Gives back the record, and whether it is new."""
+        record = record_rules.first_version(record, now)
+        body = record_rules.written(record)
+        if (refusal := record_rules.checked(record, body)) is not None:
+            return refusal, False
+        place = (record.project, record_rules.key_digest(record.created_by, key) if key else "")
+        self._forget_keys(now)
+        if key and (used := self._keys.get(place)) is not None:
+            return self._replayed(place, used, record, now), False
+        where = (record.project, record.id)
+        if (before := self._kept.get(where)) is not None:
+            if not record_rules.is_over(before.record, now):
+                return record_rules.taken(record.id), False
+            self._drop(before, ChangeKind.EXPIRED, now)
+        record = record_rules.read(record.project, record.id, body)
+        number = self._free(record_rules.number_of(record.created_at))
+        self._kept[where] = _Kept(number, record, record_rules.words_of(record), [], record.uses_left, place[1])
+        self._by_number[number] = where
+        insort(self._numbers.setdefault(record.project, []), number)
+        if key:
+            self._keys[place] = UsedKey(record.id, record_rules.content_digest(record))
+        self._changed(ChangeKind.CREATED, record, now)
+        return record, True
+
+    def update(self, record: Record, expected: int, now: float) -> Record | StoreError:
+        kept = self._alive(record.project, record.id, now)
+        new = record_rules.next_version(None if kept is None else kept.record, record, expected, now)
+        if kept is None or isinstance(new, StoreError):
+            return new
+        body = record_rules.written(new)
+        if (refusal := record_rules.checked(new, body)) is not None:
+            return refusal
+        kept.earlier.append(kept.made)
+        del kept.earlier[1 : len(kept.earlier) - record_rules.MOST_VERSIONS]
+        kept.made, kept.uses_left = record_rules.read(new.project, new.id, body), new.uses_left
+        kept.words = record_rules.words_of(kept.made)
+        self._changed(ChangeKind.UPDATED, kept.made, now)
+        return kept.made
+
+    def delete(self, project: str, record_id: str, by: str, expected: int | None, now: float) -> Record | StoreError:
+        kept = self._alive(project, record_id, now)
+        if kept is None:
+            return record_rules.no_record(record_id)
+        if expected is not None and expected != kept.made.version:
+            return record_rules.other_version(kept.made, expected)
+        self._drop(kept, ChangeKind.DELETED, now, by)
+        return kept.record
+
+    def get(self, project: str, record_id: str, now: float) -> Record | StoreError:
+        kept = self._alive(project, record_id, now)
+        return record_rules.no_record(record_id) if kept is None else kept.record
+
+    def use(self, project: str, record_id: str, now: float) -> Record | StoreError:
+        kept = self._alive(project, record_id, now)
+        if kept is None:
+            return record_rules.no_record(record_id)
+        if kept.uses_left is not None:
+            kept.uses_left -= 1
+        return kept.record
+
+    def fitting(self, project: str, query: RecordQuery, before: int | None, now: float) -> Iterator[Numbered[Record]]:
+        numbers = self._numbers.get(project, [])
+        upto = len(numbers) if before is None else bisect_left(numbers, before)
+        newest = (self._kept[self._by_number[numbers[place]]] for place in range(upto - 1, -1, -1))
+        for kept in newest:
+            if not record_rules.is_over(kept.record, now) and record_rules.fits(kept.record, query, kept.words):
+                yield Numbered(kept.number, kept.record)
+
+    def history(self, project: str, record_id: str, before: int | None, now: float) -> list[Record] | StoreError:
+        kept = self._alive(project, record_id, now)
+        if kept is None:
+            return record_rules.no_record(record_id)
+        versions = [kept.record, *reversed(kept.earlier)]
+        return [one for one in versions if before is None or one.version < before]
+
+    def changes(self, project: str, cursor: int) -> Iterator[Numbered[RecordChange]]:
+        return (one for one in self._changes.get(project, ()) if one.cursor > cursor)
+
+    def last_change(self, project: str) -> int:
+        changes = self._changes.get(project)
+        return changes[-1].cursor if changes else 0
+
+    def expire(self, project: str, limit: int, now: float) -> list[Record]:
+        over = [
+            kept for (of, _), kept in self._kept.items() if of == project and record_rules.is_over(kept.record, now)
+        ][: max(limit, 0)]
+        for kept in over:
+            self._drop(kept, ChangeKind.EXPIRED, now)
+        return [kept.record for kept in over]
+
+    def _alive(self, project: str, record_id: str, now: float) -> _Kept | None:
+        kept = self._kept.get((project, record_id))
+        return None if kept is None or record_rules.is_over(kept.record, now) else kept
+
+    def _replayed(self, place: _Key, used: UsedKey, record: Record, now: float) -> Record | StoreError:
+        kept = self._alive(record.project, used.record_id, now)
+        used = used._replace(is_gone=kept is None or kept.key != place[1])
+        refusal = record_rules.replayed(used, record_rules.content_digest(record))
+        if refusal is not None or kept is None:
+            return refusal or record_rules.no_record(used.record_id)
+        return kept.earlier[0] if kept.earlier else kept.made
+
+    def _free(self, number: int) -> int:
+        while number in self._by_number:
+            number += 1
+        return number
+
+    def _changed(self, kind: ChangeKind, record: Record, now: float) -> None:
+        self._last += 1
+        changes = self._changes.setdefault(record.project, deque(maxlen=record_rules.MOST_CHANGES))
+        changes.append(Numbered(self._last, RecordChange(kind, now, record)))
+        while changes[0].value.at < now - record_rules.CHANGES_S:
+            changes.popleft()
+
+    def _drop(self, kept: _Kept, kind: ChangeKind, now: float, by: str = "") -> None:
+        record = kept.record
+        del self._kept[record.project, record.id], self._by_number[kept.number]
+        numbers = self._numbers[record.project]
+        del numbers[bisect_left(numbers, kept.number)]
+        if kept.key:
+            self._gone_keys.append((now, (record.project, kept.key)))
+        self._changed(kind, record_rules.last_seen(record, kind, by, now), now)
+        changes = self._changes[record.project]
+        if any(record_rules.left_behind(one) is not one for one in (record, *kept.earlier)):
+            for place, (cursor, change) in enumerate(changes):
+                if change.record.id == record.id:
+                    left = record_rules.left_behind(change.record)
+                    changes[place] = Numbered(cursor, RecordChange(change.kind, change.at, left))
+
+    def _forget_keys(self, now: float) -> None:
+        while self._gone_keys and self._gone_keys[0][0] < now - record_rules.KEYS_S:
+            self._keys.pop(self._gone_keys.popleft()[1], None)
+
+
+class MemoryRecordStore:
+    """The part of the memory store that keeps records."""
+
+    _clock: Callable[[], float]
+    _audit: AuditTail
+    _records: MemoryRecords
+
+    async def create_record(self, record: Record, *, key: str = "", audit: Sequence[AuditRow] = ()) -> Record:
+        kept, is_new = self._records.create(record, key, self._clock())
+        return self._noted(kept, audit if is_new else ())
+
+    async def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Record:
+        return self._noted(self._records.update(record, expected, self._clock()), audit)
+
+    async def delete_record(
+        self, record_id: str, *, by: str, expected: int | None = None, audit: Sequence[AuditRow] = (),
+        project: str = "default",
+    ) -> Record:  # fmt: skip
+        return self._noted(self._records.delete(project, record_id, by, expected, self._clock()), audit)
+
+    async def record(self, record_id: str, *, project: str = "default") -> Record:
+        return self._noted(self._records.get(project, record_id, self._clock()))
+
+    async def use_record(self, record_id: str, *, project: str = "default") -> Record:
+        return self._noted(self._records.use(project, record_id, self._clock()))
+
+    async def records(
+        self, query: RecordQuery, *, limit: int = 50, before: int | None = None, project: str = "default"
+    ) -> list[Numbered[Record]]:
+        return list(islice(self._records.fitting(project, query, before, self._clock()), max(limit, 0)))
+
+    async def record_history(
+        self, record_id: str, *, limit: int = 50, before: int | None = None, project: str = "default"
+    ) -> list[Record]:
+        return self._noted(self._records.history(project, record_id, before, self._clock()))[: max(limit, 0)]
+
+    async def record_changes(
+        self, cursor: int = 0, *, limit: int = 100, project: str = "default"
+    ) -> list[Numbered[RecordChange]]:
+        return list(islice(self._records.changes(project, cursor), max(limit, 0)))
+
+    async def last_change(self, *, project: str = "default") -> int:
+        return self._records.last_change(project)
+
+    async def expire_records(self, *, limit: int = 1000, project: str = "default") -> list[Record]:
+        return self._records.expire(project, limit, self._clock())
+
+    def _noted(self, outcome: T | StoreError, audit: Sequence[AuditRow] = ()) -> T:
+        if isinstance(outcome, StoreError):
+            raise outcome
+        self._audit.extend(audit)
+        return outcome
