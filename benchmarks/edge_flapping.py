@@ -28,14 +28,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.edge.brokers import AnyBroker, running
+from tests.bus.servers import free_port
+from tests.edge.brokers import AnyBroker, NatsMqtt, running
 
+from toolwire.bus.nats_connection import NatsServers
 from toolwire.define.canonical import canonical
 from toolwire.edge.link import LastWill, MqttBroker, MqttLink, Pauses
 from toolwire.edge.link_contract import Incoming
+from toolwire.edge.nats_link import NatsLink
 from toolwire.edge.orchestrator.client import DeviceClient
 from toolwire.edge.orchestrator.connection import DeviceConnection
 from toolwire.edge.orchestrator.executor import EdgeExecutor, EdgeLimits
+from toolwire.edge.setup.plan import EdgeFolder, read_broker
+from toolwire.edge.setup.texts import nats_config
 from toolwire.errors import BusError
 from toolwire.protocol.calls import Allowed, ToolCall
 from toolwire.protocol.context import Context
@@ -206,6 +211,8 @@ async def measure(broker: AnyBroker, options: argparse.Namespace) -> Caller:
     client = DeviceClient(TOPICS)
 
     def open_link(receive: Any, filters: Any, on_connect: Any) -> Any:
+        if isinstance(broker, NatsMqtt):
+            return NatsLink(NatsServers((broker.url,)), receive, filters=filters, on_connect=on_connect)
         where = MqttBroker("127.0.0.1", "hub", broker.mqtt_port, clean=True)
         return MqttLink(where, receive, filters=filters, on_connect=on_connect, pauses=Pauses(0.1, 1.0, 1.0))
 
@@ -249,6 +256,19 @@ def show(caller: Caller, ledger: Path) -> int:
     return int(bool(twice or late or caller.outcomes["has not ended"]))
 
 
+def broker_options(kind: str, folder: Path) -> dict[str, Any]:
+    """nats-server as `toolwire edge init --nats` has it. In tests brokers write all of their state after every change,
+    and that alone would be measured here.
+    """
+    if kind == "mosquitto":
+        saving = "autosave_on_changes false\nautosave_interval 1800\n"
+        return {"more": f"allow_anonymous true\n{saving}max_queued_messages 0\n"}
+    port = free_port()
+    config = folder / "edge.conf"
+    config.write_text(nats_config(EdgeFolder(folder), read_broker(f"mqtt://127.0.0.1:{port}")))
+    return {"config": config, "mqtt_port": port}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--broker", choices=("mosquitto", "nats"), default="mosquitto")
@@ -265,10 +285,10 @@ def main() -> int:
         names = [f"d{number}" for number in range(int(first), int(last))]
         asyncio.run(serve(names, int(port), Path(ledger), options.mean_s, options.repeat))
         return 0
-    # In tests it writes all of its state after every change; that alone would be measured here.
-    more = {"more": "allow_anonymous true\nautosave_on_changes false\nautosave_interval 1800\nmax_queued_messages 0\n"}
-    given = more if options.broker == "mosquitto" else {}
-    with tempfile.TemporaryDirectory() as folder, running(options.broker, Path(folder), **given) as broker:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(options.broker, Path(folder), **broker_options(options.broker, Path(folder))) as broker,
+    ):
         ledger = Path(folder) / "ledger"
         own = [sys.executable, "-m", "benchmarks.edge_flapping", "--mean-s", str(options.mean_s)]
         own += ["--repeat", str(options.repeat), "--serve"]

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.bus.servers import START_S, NatsServer, free_port
 
@@ -42,14 +43,14 @@ class Mosquitto:
 
 
 class NatsMqtt(NatsServer):
-    """A nats-server with an MQTT listener, for which it needs JetStream and a name."""
+    """A nats-server with an MQTT listener, for which it needs JetStream and a name; or as `edge init` configures it."""
 
-    def __init__(self, folder: Path, more: str = "") -> None:
-        self.mqtt_port = free_port()
+    def __init__(self, folder: Path, more: str = "", *, config: Path | None = None, mqtt_port: int = 0) -> None:
+        self.mqtt_port = mqtt_port or free_port()
         # After 30 s by default it sends again what a client did not acknowledge, whether it has connected anew or not.
         options = f'host: 127.0.0.1, port: {self.mqtt_port}, ack_wait: "500ms"'
         listener = f'server_name: "edge"\nmqtt {{ {options} }}\n'
-        super().__init__(folder, listener + more)
+        super().__init__(folder, listener + more, config=config, port=mqtt_port + 1 if mqtt_port else 0)
 
     def start(self, more: str = "", *, answers: bool = True) -> None:
         super().start(more, answers=answers)
@@ -71,7 +72,7 @@ def await_listener(process: subprocess.Popen[bytes], port: int, log: Path) -> No
 
 
 @contextlib.contextmanager
-def running(kind: str, folder: Path, **more: str) -> Iterator[AnyBroker]:
+def running(kind: str, folder: Path, **more: Any) -> Iterator[AnyBroker]:
     broker: AnyBroker = Mosquitto(folder, **more) if kind == "mosquitto" else NatsMqtt(folder, **more)
     broker.start()
     try:

@@ -8,14 +8,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.bus.servers import SERVER
-from tests.edge.brokers import KINDS, await_listener
-from tests.edge.test_link import SOON, WAIT_S, Inbox
+from tests.edge.brokers import KINDS, await_listener, running
+from tests.edge.test_link import SOON, WAIT_S, Inbox, linked
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.edge.keys import PrivateKey
 from toolwire.edge.link import MqttBroker, MqttLink, client_tls
@@ -23,6 +23,7 @@ from toolwire.edge.link_contract import Link
 from toolwire.edge.nats_link import NatsLink
 from toolwire.edge.setup.files import write_edge_files
 from toolwire.edge.setup.plan import EdgeFolder, EdgePlan, check_name, check_prefix, read_broker
+from toolwire.edge.setup.texts import nats_config
 from toolwire.errors import BusError, SettingsError
 
 
@@ -197,3 +198,14 @@ def test_the_unit_keeps_the_agent_running_with_little_to_reach(tmp_path: Path) -
     lines = unit.read_text().splitlines()
     assert {"Restart=always", "NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet="} <= set(lines)
     subprocess.run(["sh", "-n", written.device / "install.sh"], check=True)
+
+
+async def test_a_nats_server_takes_more_than_a_thousand_devices(tmp_path: Path) -> None:
+    """Each subscription is a consumer of one stream there, of which it allows 1,000 unless it is told otherwise."""
+    port = two_ports()
+    (tmp_path / "nats.conf").write_text(nats_config(EdgeFolder(tmp_path), read_broker(f"mqtt://127.0.0.1:{port}")))
+    with running("nats", tmp_path, config=tmp_path / "nats.conf", mqtt_port=port) as broker:
+        async with AsyncExitStack() as open_links:
+            for client in range(21):
+                filters = [f"evoclaw/agents/d{client}-{number}/commands" for number in range(50)]
+                await open_links.enter_async_context(linked(broker, Inbox(), *filters))

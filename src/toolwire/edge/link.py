@@ -39,6 +39,7 @@ _quiet.setLevel(logging.CRITICAL)
 _NODELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _REFUSED_FILTER = 0x80
 _IN_FLIGHT = 1_000
+_MOST_SHOWN = 3
 _CLOSED_EARLY = "it closed the connection at once; check that it knows this client's certificate, user and client id"
 
 
@@ -310,7 +311,8 @@ class _Connection(aiomqtt.Client):
         answers = await self.subscribe([(one, 1) for one in filters])
         codes = [one.value if isinstance(one, ReasonCode) else one for one in answers]
         if denied := [one for one, code in zip(filters, codes, strict=False) if code >= _REFUSED_FILTER]:
-            raise BusError(f"the broker does not allow a subscription to {', '.join(denied)}")
+            shown = ", ".join(denied[:_MOST_SHOWN])
+            raise BusError(f"the broker does not allow a subscription to {shown}, or has too many of them")
 
     def fail_publications(self, why: str) -> None:
         for answer in self._unacknowledged.values():

@@ -13,6 +13,12 @@ USER = "toolwire-edge"
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - each client has to show a certificate
 _GENERATED = "# Written by `toolwire edge init`, which writes it anew for each further device.\n"
 
+_NATS_LIMITS = "limits { default_max_consumers: 100000, max_ha_assets: $default_max_consumers }"
+"""Each device is a consumer of one stream of nats-server, which allows 1,000 of them since 2.15.
+
+Earlier servers do not know this key and would refuse it, were it not used as a variable; `max_ha_assets` counts in
+clusters only."""
+
 
 def device_config(plan: EdgePlan, orchestrator_key: str) -> str:
     """The device's own file: who it is, whom it believes, and what it allows, whatever it is told."""
@@ -171,7 +177,7 @@ topic write {prefix}/agents/+/{AgentChannel.PROGRESS.value}
 def nats_config(folder: EdgeFolder, place: BrokerPlace) -> str:
     """The same with nats-server: devices speak MQTT with it, orchestrators NATS, one port above."""
     data = json.dumps(str(folder.broker / "nats"))
-    head = f'{_GENERATED}server_name: "toolwire-edge"\njetstream {{ store_dir: {data} }}\n'
+    head = f'{_GENERATED}server_name: "toolwire-edge"\njetstream {{ store_dir: {data}, {_NATS_LIMITS} }}\n'
     bound = json.dumps(_bound(place))
     if not place.tls:
         return f"{head}host: {bound}\nport: {place.port + 1}\nmqtt {{ host: {bound}, port: {place.port} }}\n"
