@@ -16,12 +16,15 @@ RULES = frozenset({"exists", "tier", "permissions"})
 
 
 def missing_flags(place: ProjectFolder, toolbox: Toolbox, grant: Grant, name: str) -> dict[str, Any]:
-    """The flags that are missing to call a tool; none where it can be called, or where no group has it."""
+    """The flags that are missing to call a tool; none where it can be called, or where no group has it.
+
+    None either where devices may have it: what is pasted would run it on this machine.
+    """
     tool = toolbox.get(name)
     flags: dict[str, Any] = {}
     if tool is None:
         tool, group = built_in_tool(name), group_of(name)
-        if tool is None or not group:
+        if tool is None or not group or place.uses_devices:
             return {}
         flags["--tools"] = ",".join([*place.settings.tools.groups, group])
     if tool.tier > grant.tier:

@@ -23,7 +23,25 @@ def where_to_find(place: ProjectFolder, name: str) -> str:
     for each in withheld_tools(place):
         if name in (each.tool.name, f"{each.tool.name}@{each.tool.version}"):
             return f"The skill {each.tool.skill} has a tool {each.tool.name}: {each.reason}"
-    if group := group_of(name):
+    group = group_of(name)
+    if place.uses_devices:
+        return " ".join(filter(None, (_no_device(place, name), _runs_here(name, group))))
+    if group:
         return f"{name} is in the group {group}: add --tools {group}, or name it in tools.groups."
     near = get_close_matches(name[:40], BUILT_IN, 1, 0.7)
     return f"Did you mean {near[0]}? `toolwire tools list` shows the groups of tools." if near else ""
+
+
+def _no_device(place: ProjectFolder, name: str) -> str:
+    """Why no device has a tool. Its devices may be those that it is wanted from."""
+    known = place.known_devices[0] if place.known_devices else ()
+    if known:
+        return f"None of the {len(known)} known devices offers {name}; toolwire edge list shows what each has."
+    return f"No device is known: the broker at {place.settings.edge.url} has none, or cannot be reached."
+
+
+def _runs_here(name: str, group: str) -> str:
+    """How a tool would run on this machine instead. Those about a device are not meant for it."""
+    if not group or group == "device":
+        return ""
+    return f"{name} is also in the group {group}, whose tools run on this machine: add --tools {group} for that."
