@@ -15,6 +15,7 @@ from toolwire import Agent, Context, Grant, MemoryStore, Tier, tool
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.edge.link import MqttBroker, MqttLink
 from toolwire.edge.nats_link import NatsLink
+from toolwire.edge.orchestrator import presence
 from toolwire.edge.orchestrator.client import DeviceClient, command_for
 from toolwire.edge.orchestrator.connection import DeviceConnection
 from toolwire.edge.orchestrator.executor import EdgeExecutor, EdgeLimits
@@ -32,7 +33,7 @@ from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import ScriptedModel, call
 from toolwire.wire.mqtt.commands import CommandKind
 from toolwire.wire.mqtt.reports import AgentState, EdgeReport, report_to
-from toolwire.wire.mqtt.topics import Topics
+from toolwire.wire.mqtt.topics import AgentChannel, Topics
 
 BOUND_S = 5
 _numbers = itertools.count(1)
@@ -191,6 +192,31 @@ async def test_a_call_for_a_device_that_is_not_there_fails_at_once(here: Place) 
 
     assert code_of(result) is Code.UNAVAILABLE
     assert "'gpio_write' was not started: the device shed is offline" in result.text
+    assert shed.commands == []
+
+
+@pytest.mark.parametrize("over_nats", [False, True])
+async def test_a_device_that_the_broker_kept_as_online_is_there_only_if_it_answers(
+    place: Place, over_nats: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last will is lost, such as by a crash of the broker. What was kept may be of any age."""
+    monkeypatch.setattr(presence, "CONFIRM_S", 0.1)
+    async with place.device("shed", TOOLS) as shed:
+        pass
+    lost = b'{"status":"online","boot":"1","session":"s","heartbeat_s":15}'
+    broker = MqttBroker("127.0.0.1", f"lost-{next(_numbers)}", place.broker.mqtt_port)
+    async with MqttLink(broker, lambda one: one.acknowledge()) as link:
+        await link.connected.wait()
+        await link.publish(place.topics.of("shed", AgentChannel.STATUS), lost, retain=True)
+    async with place.hub(over_nats=over_nats and isinstance(place.broker, NatsMqtt)) as one:
+        gone = await one.call("gpio_write", pin=1, value=1)
+        async with place.device("shed", TOOLS):
+            await until(lambda: presence_of(one, "shed") == "online")
+            back = await one.call("gpio_write", pin=1, value=1)
+
+    assert code_of(gone) is Code.UNAVAILABLE
+    assert "was not started: the device shed does not answer" in gone.text
+    assert back.text == "1=1"
     assert shed.commands == []
 
 

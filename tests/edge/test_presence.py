@@ -86,3 +86,30 @@ def test_the_load_of_a_device_is_what_it_tells_or_what_was_sent() -> None:
     for _ in range(5):
         known.note_sent("pi", -1)
     assert known.load("pi") == 1
+
+
+def test_what_the_broker_had_kept_is_no_sign_of_life() -> None:
+    known = DeviceRegistry()
+    assert known.note_state("pi", ONLINE, 100.0, retained=True), "it is asked whether it is there"
+    assert [one.id for one in known.unconfirmed(100.0)] == ["pi"]
+    device = known.device("pi")
+
+    assert device is not None
+    assert [device.at(at) for at in (100.0, 100.0 + presence.CONFIRM_S, 103.1)] == ["unconfirmed"] * 2 + ["offline"]
+    assert known.note_seen("pi", 104.0), "it has answered"
+    answered = known.device("pi")
+    assert answered is not None
+    assert answered.at(104.0) is Presence.ONLINE
+    assert not known.note_state("pi", ONLINE, 105.0, retained=True), "which is known to be there"
+    assert answered == known.device("pi")
+    assert known.note_state("pi", DeviceState(Presence.DRAINING, "boot-2", heartbeat_s=10.0), 106.0, retained=True)
+    assert [one.id for one in known.unconfirmed(106.0)] == ["pi"], "another run of its process"
+
+
+def test_an_agent_without_heartbeats_is_believed_by_what_the_broker_had_kept() -> None:
+    known = DeviceRegistry()
+    known.note_state("pi", DeviceState(Presence.ONLINE), 100.0, retained=True)
+    device = known.device("pi")
+
+    assert device is not None
+    assert device.at(100.0) is Presence.ONLINE

@@ -83,7 +83,8 @@ class DeviceLink:
     def choose(self, tool: str, key: str) -> str:
         """The device that has a tool, is there, and has room; "" without any."""
         now = self.client.now
-        there = {one.id: one for one in self.registry.with_tool(tool) if one.at(now) is Presence.ONLINE}
+        able = [one for one in self.registry.with_tool(tool) if not one.key_refusal(self.client.key_id)]
+        there = {one.id: one for one in able if one.at(now) is Presence.ONLINE}
         return routing.choose(key, list(there), self.registry.load, lambda one: there[one].slots)
 
     def executor(self) -> EdgeExecutor:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolwire.assemble import device_link, devices, stores
     from toolwire.assemble.device_link import DeviceLink
     from toolwire.edge.orchestrator import client as device_client
-    from toolwire.edge.orchestrator import skills
+    from toolwire.edge.orchestrator import presence, skills
     from toolwire.record import rows
     from toolwire.wire.mqtt import commands
 else:
@@ -32,6 +32,7 @@ else:
     devices = lazy_module("toolwire.assemble.devices")
     stores = lazy_module("toolwire.assemble.stores")
     device_client = lazy_module("toolwire.edge.orchestrator.client")
+    presence = lazy_module("toolwire.edge.orchestrator.presence")
     skills = lazy_module("toolwire.edge.orchestrator.skills")
     rows = lazy_module("toolwire.record.rows")
     commands = lazy_module("toolwire.wire.mqtt.commands")
@@ -238,18 +239,24 @@ def _with_devices(place: ProjectFolder, use: "Callable[[DeviceLink], Awaitable[T
                 problem = getattr(link.client.link, "problem", "")
                 why = f": {problem}" if problem else "; is it running?"
                 raise BusUnavailable(f"there is no connection to the broker at {place.settings.edge.url}{why}")
+            await link.client.confirm_devices(presence.CONFIRM_S)
             return await use(link)
 
     return asyncio.run(connected())
 
 
 def _require_there(link: "DeviceLink", name: str) -> None:
-    """Raise SettingsError for a device that is not known, and BusUnavailable for one that is offline."""
+    """Raise SettingsError for a device that is not known, and BusUnavailable for one that would not answer."""
     states = {view.name: view.state for view in link.views()}
     if name not in states:
         there = f"there are {', '.join(sorted(states))}" if states else "there are none yet"
         raise SettingsError(f"no device {name[:80]!r} is known at the broker; {there}")
-    if states[name] == "offline":
+    device = link.registry.device(name)
+    if device is not None and device.key_refusal(link.client.key_id):
+        key = f"the key {link.client.key_id} of edge.signing_key" if link.client.key_id else "unsigned commands"
+        look = "look whether keys.orchestrators in its file has that key, and edge.signing_key names it"
+        raise BusUnavailable(f"{name} does not accept {key}; the broker says that it is {device.presence}, so {look}")
+    if states[name] in ("offline", "unconfirmed"):
         raise BusUnavailable(f"{name} is offline; its agent is started with toolwire edge run, or by its service")
 
 

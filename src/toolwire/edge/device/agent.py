@@ -28,7 +28,7 @@ from toolwire.wire.codecs.travelling import write_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, decode_command
 from toolwire.wire.mqtt.reading import FieldReader
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
-from toolwire.wire.mqtt.reports import AgentCapabilities, AgentState, AgentStatus, refusal_body
+from toolwire.wire.mqtt.reports import UNSIGNED, AgentCapabilities, AgentState, AgentStatus, refusal_body
 from toolwire.wire.mqtt.topics import AgentChannel
 
 _log = logging.getLogger(__name__)
@@ -155,8 +155,9 @@ class EdgeAgent:
     def _capabilities(self) -> AgentCapabilities:
         config, tools = self._config, tuple(map(write_tool, self._tools.toolbox))
         offer = AgentCapabilities(
-            config.name, tools, config.capabilities, config.labels, sys.platform, "1", self._boot, config.summary
-        )
+            config.name, tools, config.capabilities, config.labels, sys.platform, "1", self._boot, config.summary,
+            accepts=(*self._accepted.by_id, *([UNSIGNED] if config.allow_plain else [])),
+        )  # fmt: skip
         fits = len(self._reporter.encode(offer)[1]) <= self._reporter.most_bytes
         return offer if fits else replace(offer, tools=(), partial=True)
 

@@ -126,6 +126,11 @@ class DeviceClient:
         return self._clock()
 
     @property
+    def key_id(self) -> str:
+        """Of the key that signs commands; empty where none does."""
+        return self._signer.key_id if self._signer is not None else ""
+
+    @property
     def connected(self) -> bool:
         return self.link is not None and bool(self.link.session)
 
@@ -182,7 +187,19 @@ class DeviceClient:
         """The connection is there again: what is awaited is sent once more."""
         for call in self._pending.values():
             call.next_at = 0.0
+        for device_id in self._unconfirmed(self._clock()):
+            self._spawn(self._greet(device_id))
         self._note_change()
+
+    async def confirm_devices(self, within_s: float) -> None:
+        """Wait until each device has answered that the broker had kept as online, or this time is over."""
+        end = self._clock() + within_s
+        while self._unconfirmed(now := self._clock()) and now < end:
+            await self.changes(end - now)
+
+    def _unconfirmed(self, now: float) -> list[str]:
+        """The devices that may answer: one that does not accept the key of this side stays silent."""
+        return [one.id for one in self.registry.unconfirmed(now) if not one.key_refusal(self.key_id)]
 
     async def run(self) -> None:
         """Send again what has no report, until canceled."""
@@ -222,8 +239,8 @@ class DeviceClient:
     def _note_change(self) -> None:
         self._changed.set()
 
-    def receive(self, topic: str, data: bytes) -> None:
-        """One message, whatever is wrong with it."""
+    def receive(self, topic: str, data: bytes, *, retained: bool = False) -> None:
+        """One message, whatever is wrong with it. One that the broker had kept is no sign that its device is there."""
         address = self.topics.parse(topic)
         if isinstance(address, RefusedMessage):
             return
@@ -241,7 +258,7 @@ class DeviceClient:
         if isinstance(message, RefusedMessage):
             self._refuse(message)
             return
-        self._take(message)
+        self._take(message, retained=retained)
 
     def _decoded(self, topic: str, data: bytes, device_id: str) -> AgentMessage | RefusedMessage | None:
         if is_chunk(data):
@@ -253,30 +270,36 @@ class DeviceClient:
         verifier = self._verify(device_id)
         return decode_agent_message(topic, data, self.topics, verifier, canonical, plain=verifier is None)
 
-    def _take(self, message: AgentMessage) -> None:
+    def _take(self, message: AgentMessage, *, retained: bool) -> None:
         now = self._clock()
+        is_sign_of_life = not retained and isinstance(message, (EdgeProgress, EdgeReport))
+        if is_sign_of_life and self.registry.note_seen(message.agent_id, now):
+            self._note_change()
         match message:
             case AgentStatus():
-                self._take_status(message, now)
-            case AgentCapabilities(partial=True):
-                self._spawn(self._ask_for_tools(message))
+                self._take_status(message, now, retained=retained)
             case AgentCapabilities():
-                self._take_tools(message.agent_id, message.tools, message.platform)
+                self.registry.note_accepts(message.agent_id, message.accepts)
+                if message.partial:
+                    self._spawn(self._ask_for_tools(message))
+                else:
+                    self._take_tools(message.agent_id, message.tools, message.platform)
             case EdgeProgress():
-                self.registry.note_seen(message.agent_id, now)
                 self._take_progress(message)
             case EdgeReport():
-                self.registry.note_seen(message.agent_id, now)
                 self._take_report(message)
 
-    def _take_status(self, status: AgentStatus, now: float) -> None:
+    def _take_status(self, status: AgentStatus, now: float, *, retained: bool) -> None:
         state = DeviceState(
             Presence(status.state.value), status.boot, status.session, status.running, status.slots or 1,
             status.heartbeat_s or float("inf"),
         )  # fmt: skip
-        if self.registry.note_state(status.agent_id, state, now):
-            # It tells the device what time it is here, so that a clock that is wrong there does no harm.
-            self._spawn(self._greet(status.agent_id))
+        if self.registry.note_state(status.agent_id, state, now, retained=retained):
+            # It tells the device what time it is here, so that a clock that is wrong there does no harm; and the
+            # answer shows that the device is there. Before there is a session, `reconnected` does it.
+            known = self.registry.device(status.agent_id)
+            if self.connected and known is not None and not known.key_refusal(self.key_id):
+                self._spawn(self._greet(status.agent_id))
             for call in self._pending.values():
                 if call.command.agent_id == status.agent_id and call.sent:
                     call.next_at = 0.0

@@ -16,6 +16,9 @@ from toolwire.wire.mqtt.topics import AgentChannel
 OpenLink = Callable[[Receive, Iterable[str], OnConnect], AbstractAsyncContextManager[Link]]
 """Makes the link: what it receives, what it subscribes to, and what it calls after each connection."""
 
+SOON_S = 0.5
+"""How long devices that are there take to answer, at most; one that is gone delays the start by no more."""
+
 MARK = "orchestrator-"
 """How the names begin under which orchestrators write to themselves; no device is called so."""
 
@@ -59,6 +62,7 @@ class DeviceConnection:
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self.synced.wait()
+                await self.client.confirm_devices(SOON_S)
         return self.synced.is_set()
 
     def _receive(self, message: Incoming) -> None:
@@ -67,7 +71,7 @@ class DeviceConnection:
         if getattr(address, "agent_id", "") == self._name:
             self.synced.set()
         else:
-            self.client.receive(message.topic, message.data)
+            self.client.receive(message.topic, message.data, retained=message.retained)
 
     async def _greet(self, _session: str) -> None:
         """A message to itself comes after all that the broker had kept: then all devices are known."""

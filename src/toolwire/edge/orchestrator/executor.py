@@ -17,7 +17,7 @@ from toolwire.edge.orchestrator.artifacts import fetch_artifact
 from toolwire.edge.orchestrator.client import DeviceClient, PendingCall
 from toolwire.edge.orchestrator.offered import ADDRESSEE
 from toolwire.edge.orchestrator.placements import Placements
-from toolwire.edge.orchestrator.presence import Device, Presence
+from toolwire.edge.orchestrator.presence import CONFIRM_S, Device, Presence
 from toolwire.edge.orchestrator.routing import choose
 from toolwire.errors import BusError
 from toolwire.execute.endings import Endings
@@ -52,6 +52,8 @@ GRACE_S = 3.0
 _REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
 _PLAIN_ID = re.compile(r"[!-~]{1,200}")
 _LOOK_S = 1.0
+_MAY_BE_THERE = (Presence.ONLINE, Presence.UNCONFIRMED)
+_NO_BROKER = "the broker of the devices cannot be reached; start it, or correct edge.url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,24 +164,19 @@ class EdgeExecutor:
 
     async def _reachable(self, client: DeviceClient, target: Edge, allowed: Allowed, context: Context) -> Device:
         """The device for a call, which is there. Raises _NotStarted."""
-        if self._placements is not None and _is_chosen(client, target, allowed):
-            chosen = _route(client, target, allowed, context)
-            if isinstance(chosen, Device):
-                target = Edge(await self._placements.keep(context, chosen.id), target.tool)
         end = client.now + max(self._limits.queue_s, 0.0 if client.connected else self._limits.connect_s)
         while True:
             chosen = _route(client, target, allowed, context)
-            if isinstance(chosen, Device) and client.connected:
-                return chosen
             left_s = end - client.now
-            if left_s <= 0:
-                raise (
-                    chosen
-                    if isinstance(chosen, _NotStarted)
-                    else _NotStarted(
-                        Code.UNAVAILABLE, "the broker of the devices cannot be reached; start it, or correct edge.url"
-                    )
-                )
+            if isinstance(chosen, Device) and chosen.at(client.now) is Presence.UNCONFIRMED:
+                left_s = CONFIRM_S  # it answers, or is offline soon
+            elif isinstance(chosen, Device) and client.connected:
+                if self._placements is None or not _is_chosen(client, target, allowed):
+                    return chosen
+                target = Edge(await self._placements.keep(context, chosen.id), target.tool)
+                continue
+            if left_s <= 0 or (isinstance(chosen, _NotStarted) and chosen.code is Code.PERMISSION_DENIED):
+                raise chosen if isinstance(chosen, _NotStarted) else _NotStarted(Code.UNAVAILABLE, _NO_BROKER)
             await client.changes(min(left_s, _LOOK_S))
 
     def _command(self, client: DeviceClient, device: Device, allowed: Allowed, context: Context) -> EdgeCommand:
@@ -260,7 +257,7 @@ def _is_chosen(client: DeviceClient, target: Edge, allowed: Allowed) -> bool:
 
 
 def _route(client: DeviceClient, target: Edge, allowed: Allowed, context: Context) -> Device | _NotStarted:
-    """The device for a call: the one that is named, else one that has the tool and is there."""
+    """The device for a call: the one that is named, else one that has the tool and is there, or may be."""
     known, now, tool = client.registry, client.now, target.tool or allowed.tool.name
     named = target.device or allowed.arguments.get(ADDRESSEE) or ""
     able = known.with_tool(tool)
@@ -270,8 +267,14 @@ def _route(client: DeviceClient, target: Edge, allowed: Allowed, context: Contex
             near = nearest(str(named), [one.id for one in able])
             hint = f"; did you mean {near[0]}?" if near else ""
             return _NotStarted(Code.NOT_FOUND, f"no device {str(named)[:64]!r} has the tool {tool!r}{hint}")
-        return device if device.at(now) is Presence.ONLINE else _NotStarted(Code.UNAVAILABLE, _absence(device, now))
-    there = {one.id: one for one in able if one.at(now) is Presence.ONLINE}
+        if refusal := device.key_refusal(client.key_id):
+            return _NotStarted(Code.PERMISSION_DENIED, refusal)
+        return device if device.at(now) in _MAY_BE_THERE else _NotStarted(Code.UNAVAILABLE, _absence(device, now))
+    refusals = [refusal for one in able if (refusal := one.key_refusal(client.key_id))]
+    if refusals and len(refusals) == len(able):
+        return _NotStarted(Code.PERMISSION_DENIED, refusals[0])
+    obeying = [one for one in able if not one.key_refusal(client.key_id)]
+    there = {one.id: one for one in obeying if one.at(now) in _MAY_BE_THERE}
     key = context.thread or context.turn_id
     chosen = choose(key, list(there), known.load, lambda one: there[one].slots)
     if chosen:
@@ -286,6 +289,11 @@ def _absence(device: Device, now: float) -> str:
             return f"the device {device.id} is draining and takes no more calls"
         case Presence.UNKNOWN:
             return f"the device {device.id} has never been online"
+    if device.claimed_at is not None:
+        return (
+            f"the device {device.id} does not answer: the broker kept that it was online, and nothing has come from "
+            "it since. If its agent runs, look whether its file accepts the key of edge.signing_key"
+        )
     since = f", last seen {now - device.seen_at:.0f} s ago" if device.seen_at else ""
     return f"the device {device.id} is offline{since}"
 

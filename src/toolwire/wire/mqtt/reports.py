@@ -17,6 +17,7 @@ from toolwire.wire.mqtt.topics import AgentChannel, Topics
 MAX_REPORT_BYTES = 16 * 1024 * 1024
 """Of a whole report, however many chunks it came in."""
 
+UNSIGNED = "unsigned"
 MOST_TOOLS = 1_000
 LONGEST_TEXT = 64 * 1024
 
@@ -106,6 +107,8 @@ class AgentCapabilities:
     """Retained: what an agent offers. `tools` are in the form of `wire.codecs.travelling`; see `offered_tools`.
 
     Where they are too many for one message, they are left out and it is `partial`: the command `tools_list` has them.
+    `accepts` names the keys whose commands it obeys, by their ids, and `UNSIGNED` where it obeys unsigned ones; empty
+    where it does not tell. So an orchestrator with another key knows, and no forged message needs an answer.
     """
 
     agent_id: str
@@ -117,6 +120,7 @@ class AgentCapabilities:
     boot: str = ""
     summary: str = ""
     partial: bool = False
+    accepts: tuple[str, ...] = ()
     key_id: str = ""
 
 
@@ -162,6 +166,7 @@ def write_agent_message(message: AgentMessage) -> dict[str, Any]:
         case AgentCapabilities():
             offered: dict[str, Any] = {"tools": list(message.tools), "capabilities": list(message.capabilities)}
             offered |= {"labels": dict(message.labels)} | ({"partial": True} if message.partial else {})
+            offered |= {"accepts": list(message.accepts)} if message.accepts else {}
             return _named(message, _CAPABILITIES) | offered
 
 
@@ -299,6 +304,7 @@ def _read_capabilities(reader: FieldReader, agent_id: str, key_id: str) -> Agent
         reader.identifier("boot"),
         reader.text("summary", 2_000),
         reader.flag("partial"),
+        reader.texts("accepts", MOST_TOOLS),
         key_id,
     )
 

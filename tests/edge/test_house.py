@@ -1,0 +1,53 @@
+"""What a user meets in a house with one device: keys that do not fit, a broker that is down, chats, turns over HTTP."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.stage import Stage
+from tests.edge.house import House
+from toolwire.cli.entry.exits import Exit
+from toolwire.edge.keys import PrivateKey
+
+
+def test_a_call_under_a_key_that_the_device_does_not_accept_says_so_at_once(house: House, tmp_path: Path) -> None:
+    """The device answers no forged command: it has published the ids of the keys that it accepts."""
+    key = tmp_path / "another.pem"
+    key.touch(0o600)
+    key.write_bytes((another := PrivateKey.generate()).pem)
+    before = house.run("edge", "logs", "pi", "--json").json["rows"]
+    ran = house.stage.run("call", "read_temperature", "--json", TOOLWIRE_EDGE__SIGNING_KEY=str(key))
+
+    assert (ran.code, ran.json["error"]["code"]) == (Exit.FAILED, "permission_denied")
+    assert f"the device pi does not accept the key {another.key_id} of edge.signing_key" in ran.json["text"]
+    assert house.run("edge", "logs", "pi", "--json").json["rows"] == before, "nothing was sent"
+
+
+def test_a_call_without_a_key_says_that_the_device_obeys_signed_commands_only(house: House) -> None:
+    settings = (house.stage.folder / "toolwire.toml").read_text()
+    lines = [line for line in settings.splitlines() if not line.startswith("signing_key")]
+    try:
+        house.stage.settings("\n".join(lines))
+        ran = house.run("call", "read_temperature", "--json")
+    finally:
+        house.stage.settings(settings)
+
+    assert ran.json["error"]["code"] == "permission_denied"
+    assert "the device pi obeys signed commands only" in ran.json["text"]
+
+
+@pytest.mark.parametrize(("tool", "pair"), [("gpio_write", "pin=17"), ("git_log", "max_count=1"), ("blink", "n=1")])
+def test_while_the_broker_is_down_no_command_is_suggested_that_runs_the_tool_here(
+    tmp_path: Path, tool: str, pair: str
+) -> None:
+    stage = Stage(tmp_path)
+    stage.settings('[edge]\nurl = "mqtt://127.0.0.1:9"\nwait_s = 0.1\n')
+    try:
+        for command in ("call", "preflight"):
+            ran = stage.run(command, tool, pair)
+            assert ran.code in (Exit.NOT_FOUND, Exit.FAILED)
+            assert "No device is known: the broker at mqtt://127.0.0.1:9 has none, or cannot be reached." in ran.err
+            assert "To call it, type" not in ran.err
+            assert "--tools device" not in ran.err
+    finally:
+        stage.close()
