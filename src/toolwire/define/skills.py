@@ -14,7 +14,7 @@ from toolwire.define.tables import Table
 from toolwire.define.versions import is_version
 from toolwire.errors import DefinitionError
 from toolwire.protocol.engines import DEFAULT_ENGINE, ENGINES
-from toolwire.protocol.skills import ArgumentPassing, Program, Skill, SkillTool
+from toolwire.protocol.skills import MODULE_ENDINGS, ArgumentPassing, Program, Skill, SkillTool
 from toolwire.protocol.tools import Effect, Tier, Tool
 
 LARGEST_FILE = 256 * 1024
@@ -26,7 +26,7 @@ CHANGING = frozenset(("file_write", "shell", "git", "session", "network"))
 
 SKILL_KEYS = ("name", "description", "version", "platforms", "skill", "tools")
 TOOL_KEYS = (
-    "name", "binary", "description", "parameters", "output_schema", "input", "sandboxing", "timeout_ms",
+    "name", "binary", "module", "description", "parameters", "output_schema", "input", "sandboxing", "timeout_ms",
     "max_timeout_ms", "permissions", "version", "platforms", "effect", "tier", "confirm", "examples", "tests",
     "metadata",
 )  # fmt: skip
@@ -136,7 +136,10 @@ def _permissions(entry: Table) -> frozenset[str]:
 
 def _program(entry: Table, needs: frozenset[str]) -> Program:
     written = entry.values.get("binary")
-    if isinstance(written, Mapping):
+    is_module = "module" in entry.values
+    if is_module:
+        binaries = {"": _module(entry)}
+    elif isinstance(written, Mapping):
         table = entry.table("binary").only(PLATFORMS)
         binaries = {PLATFORMS[name]: _inside(table, name) for name in written}
     else:
@@ -144,7 +147,19 @@ def _program(entry: Table, needs: frozenset[str]) -> Program:
     passing = ArgumentPassing(entry.choice("input", ArgumentPassing, ArgumentPassing.JSON))
     engine = entry.choice("sandboxing", ENGINES, DEFAULT_ENGINE) if "sandboxing" in entry.values else ""
     writes, network = "file_write" in needs, "network" in needs
-    return Program(binaries, passing, writes or "file_read" in needs, writes, network, engine)
+    return Program(binaries, passing, writes or "file_read" in needs, writes, network, engine, is_module)
+
+
+def _module(entry: Table) -> str:
+    """The path of a module that exports `execute(input, context)`."""
+    if "binary" in entry.values:
+        entry.wrong("module", "takes the place of binary; name one of them")
+    if entry.values.get("input", ArgumentPassing.JSON) != ArgumentPassing.JSON:
+        entry.wrong("input", "is a value for execute(input, context) where module is given; leave it out")
+    path = _inside(entry, "module")
+    if PurePosixPath(path).suffix not in MODULE_ENDINGS:
+        entry.wrong("module", f"ends with {', '.join(MODULE_ENDINGS)}, not {path[:60]!r}")
+    return path
 
 
 def _inside(table: Table, key: str) -> str:

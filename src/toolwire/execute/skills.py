@@ -15,6 +15,7 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.skill_folders import SkillCopies
+from toolwire.execute.skill_modules import module_command, module_context
 from toolwire.execute.watched import watch_command
 from toolwire.protocol.calls import Text, ToolOutput
 from toolwire.protocol.context import Context
@@ -69,11 +70,16 @@ def command_for(program: Program, arguments: Mapping[str, Any], place: Path, con
         raise ToolFailure("no folder is granted, so there is nothing to work in", code=Code.PERMISSION_DENIED)
     wall_s = context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)
     by_flags = program.passing is ArgumentPassing.FLAGS
+    given: dict[str, Any] = dict(arguments)
+    if program.module:
+        words, given = module_command(str(place / binary)), {"input": given, "context": module_context(context)}
+    else:
+        words = (str(place / binary), *(flags(arguments) if by_flags else ()))
     return Command(
-        (str(place / binary), *(flags(arguments) if by_flags else ())),
+        words,
         workspace,
         writable=program.writes,
-        stdin=b"" if by_flags else orjson.dumps(dict(arguments)),
+        stdin=b"" if by_flags else orjson.dumps(given),
         limits=replace(LIMITS["bash"], wall_s=wall_s, output_bytes=_LONGEST_OUTPUT),
         engine=program.engine,
         readable=(str(place),),

@@ -8,6 +8,10 @@ from typing import Any
 from toolwire.protocol.tools import Tool
 
 
+MODULE_ENDINGS = (".py", ".js", ".mjs", ".cjs")
+"""How the names of modules end that can be called in a box."""
+
+
 class ArgumentPassing(StrEnum):
     """How a program gets its arguments: as one JSON object on its standard input, or as `--name=value` words."""
 
@@ -20,7 +24,8 @@ class Program:
     """A program in the folder of a skill. `binaries` has its path for each platform; `""` stands for all others.
 
     It sees the workspace if it `reads` or `writes` files, the hosts of the grant if it has `network`, and nothing else.
-    `engine` is a wish for a stronger sandbox.
+    `engine` is a wish for a stronger sandbox. One that is a `module` exports a function `execute(input, context)`,
+    which is called in its place.
     """
 
     binaries: Mapping[str, str]
@@ -29,6 +34,7 @@ class Program:
     writes: bool = False
     network: bool = False
     engine: str = ""
+    module: bool = False
 
     def binary(self, platform: str) -> str:
         """Its path on this platform, relative to the folder; empty where it has none."""

@@ -100,8 +100,9 @@ def _require_programs(skill: Skill, folder: Folder) -> None:
     """Every program that is named must be a file of the folder that can be run."""
     for entry in skill.tools:
         for binary in entry.program.binaries.values():
-            where = f"{folder.path / TOML}: binary of {entry.tool.name!r}"
+            kind = "module" if entry.program.module else "binary"
+            where = f"{folder.path / TOML}: {kind} of {entry.tool.name!r}"
             if binary not in folder.files:
                 raise DefinitionError(f"{where}: there is no file {binary} in the skill's folder")
-            if binary not in folder.programs:
+            if not entry.program.module and binary not in folder.programs:
                 raise DefinitionError(f"{where}: {binary} may not be run; run: chmod u+x {folder.path / binary}")
