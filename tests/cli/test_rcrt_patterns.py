@@ -44,7 +44,18 @@ def web_search(query: str) -> dict:
     return {"found": f"about {query}"}
 
 
-tools = [openrouter, ollama_local, web_search]
+heard = ""
+
+
+@tool
+async def bell(rings: str) -> dict:
+    """Ring."""
+    global heard
+    heard += rings
+    return {"heard": heard}
+
+
+tools = [openrouter, ollama_local, web_search, bell]
 '''
 MESSAGES = [{"role": "user", "content": "def foo(): return bar"}]
 
@@ -177,6 +188,51 @@ def test_a_name_must_be_one_of_the_catalogue(stage: Stage) -> None:
         envelope("Done."),
     )
     assert [one["context"]["request_id"] for one in told[0]] == ["s2"]
+
+
+def later(tool: str, number: str, *before: str, **given: Any) -> dict[str, Any]:
+    return {**request(tool, number, returns=True, **given), "dependencies": list(before)}
+
+
+@pytest.mark.feature("F135")
+def test_a_request_runs_once_those_it_depends_on_have_succeeded(stage: Stage) -> None:
+    _, told, _ = ask(
+        stage,
+        envelope(
+            "",
+            later("bell", "last", "middle", "first", rings="c"),
+            later("bell", "middle", "first", rings="b"),
+            request("bell", "first", returns=True, rings="a"),
+        ),
+        envelope("", later("bell", "more", "last", rings="d")),
+        envelope("Done."),
+    )
+    heard = {one["context"]["request_id"]: one["context"]["output"]["heard"] for step in told for one in step}
+    assert heard == {"first": "a", "middle": "ab", "last": "abc", "more": "abcd"}
+
+
+@pytest.mark.feature("F135")
+def test_a_request_does_not_run_if_one_it_depends_on_fails_is_unknown_or_depends_on_it(stage: Stage) -> None:
+    _, [told], _ = ask(
+        stage,
+        envelope(
+            "",
+            request("openrouter", "broken", returns=True, messages=MESSAGES),
+            later("bell", "after-broken", "broken", rings="a"),
+            later("bell", "after-that", "after-broken", rings="b"),
+            later("bell", "unknown", "nothing", rings="c"),
+            later("bell", "one", "two", rings="d"),
+            later("bell", "two", "one", rings="e"),
+            request("bell", "alone", returns=True, rings="f"),
+        ),
+        envelope("Done."),
+    )
+    errors = {one["context"]["request_id"]: one["context"].get("error", "") for one in told}
+    assert "depends on a call of 'openrouter' that did not succeed" in errors["after-broken"]
+    assert "depends on a call of 'bell' that did not succeed" in errors["after-that"]
+    assert "depends on 'nothing', and no request has this id" in errors["unknown"]
+    assert all("its dependencies are circular" in errors[one] for one in ("one", "two"))
+    assert [one["context"]["output"] for one in told if one["context"]["output"]] == [{"heard": "f"}]
 
 
 @pytest.mark.feature("F070", "F071", "F023")

@@ -64,7 +64,7 @@ async def test_a_module_without_execute_fails_with_that_reason(call: Call, skill
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("tool.js", "export async function execute(input, context) { console.log('x'); return {n: input.n, c: context.c}; }"),
+        ("tool.js", "export async function execute(i, context) { console.log('x'); return {n: i.n, c: context.c}; }"),
         ("tool.mjs", "export const execute = (input, context) => ({n: input.n, c: context.c});"),
         ("tool.cjs", "module.exports = {execute: async (input, context) => ({n: input.n, c: context.c})};"),
     ],

@@ -27,6 +27,7 @@ from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
 from toolwire.lazy import lazy_module
 from toolwire.loop.limits import time_left_s
+from toolwire.plan.call_order import CallPlan
 from toolwire.plan.resources import agent_place, claims, touches
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
@@ -135,6 +136,27 @@ class Journey:
         if isinstance(outcome, Waiting):
             return outcome
         return await close_call(self._services, card, replace(outcome, call_id=card.call.id), "repeated", ran=False)
+
+    async def finish_after(
+        self, plan: CallPlan, tasks: "Sequence[asyncio.Task[ToolResult | Waiting]]"
+    ) -> ToolResult | Waiting:
+        """The result of a call that comes after others of the same reply. If one of those fails, it does not run."""
+        if self._one.card.result is not None or self._one.interrupted:
+            return await self.finish()
+        if isinstance(plan, str):
+            return await self._skip(plan, Code.INVALID_PARAMS)
+        for place in plan:
+            outcome = await asyncio.shield(tasks[place])
+            if isinstance(outcome, Waiting):
+                return outcome
+            if outcome.is_failure:
+                return await self._skip(f"it depends on a call of {outcome.name!r} that did not succeed", Code.CANCELED)
+        return await self.finish()
+
+    async def _skip(self, reason: str, code: Code) -> ToolResult:
+        """End a call that cannot run any more, since another one did not."""
+        result = ToolResult.failed(self._card.call, code, f"This call did not run: {reason}.")
+        return self._tell_finished(await close_call(self._services, self._card, result, "dependencies", ran=False))
 
     def _outcome(self) -> Awaitable[Outcome]:
         """What comes of the call: it runs, is refused, or waits."""

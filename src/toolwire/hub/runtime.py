@@ -19,6 +19,7 @@ from toolwire.hub.journey import Journey, close_call
 from toolwire.hub.judging import as_kept, decision_row, heed_password, judge, refuse_rest
 from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
+from toolwire.plan.call_order import CallPlan, call_order, depends
 from toolwire.protocol.calls import Allowed, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.events import Emit
@@ -153,7 +154,7 @@ class Runtime(Services):
 
         Raises `Suspended` when everything that could run has run, and the rest waits.
         """
-        if len(accepted) == 1:
+        if len(accepted) == 1 and not depends(accepted[0].card.call):
             outcome = await Journey(self, turn, slots, emit, accepted[0], True).finish()
             if type(outcome) is ToolResult:
                 return (outcome,)
@@ -171,12 +172,15 @@ class Runtime(Services):
         tasks: list[asyncio.Task[ToolResult | Waiting]] = []
         firsts: dict[tuple[str, ...], asyncio.Task[ToolResult | Waiting]] = {}
         failed: list[BaseException] = []
+        plans = _plans(turn, accepted)
         try:
             async with asyncio.TaskGroup() as group:
-                for one in accepted:
+                for place, one in enumerate(accepted):
                     journey = Journey(self, turn, slots, emit, one, failed=failed)
                     first = firsts.get(key) if (key := _repetition_key(one)) else None
                     work = journey.finish if first is None else partial(journey.repeat, first)
+                    if plans and plans[place] and first is None:
+                        work = partial(journey.finish_after, plans[place], tasks)
                     tasks.append(group.create_task(_noting(failed, work), name="toolwire-journey"))
                     if key and first is None:
                         firsts[key] = tasks[-1]
@@ -221,6 +225,15 @@ async def _begun(writing: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
     task = asyncio.create_task(writing, name="toolwire-write")
     await asyncio.sleep(0)
     return task
+
+
+def _plans(turn: Turn, accepted: Sequence[Accepted]) -> list[CallPlan]:
+    """What each call waits for; empty where none waits for another."""
+    calls = [one.card.call for one in accepted]
+    if not any(map(depends, calls)):
+        return []
+    replies = (said for said in turn.messages if isinstance(said, Reply))
+    return call_order(calls, {call.alias for said in replies for call in said.calls if call.alias})
 
 
 def _repetition_key(one: Accepted) -> tuple[str, ...] | None:

@@ -24,12 +24,14 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class CallOptions:
     """What a call says about itself beside its arguments: who gets its result, how long it may take, and which
-    configuration record its tool is to use. None and empty leave it to the tool.
+    configuration record its tool is to use. None and empty leave it to the tool. `dependencies` are the ids of other
+    calls of the same reply, as the model gave them: it runs once they have succeeded.
     """
 
     delivery: Delivery | None = None
     timeout_s: float | None = None
     config_id: str = ""
+    dependencies: tuple[str, ...] = ()
 
 
 @fast_frozen

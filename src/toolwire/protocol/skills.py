@@ -7,7 +7,6 @@ from typing import Any
 
 from toolwire.protocol.tools import Tool
 
-
 MODULE_ENDINGS = (".py", ".js", ".mjs", ".cjs")
 """How the names of modules end that can be called in a box."""
 

@@ -179,6 +179,8 @@ def _request(call: ToolCall) -> dict[str, Any]:
     }
     if options is not None and options.config_id:
         request["config_id"] = options.config_id
+    if options is not None and options.dependencies:
+        request["dependencies"] = list(options.dependencies)
     return request
 
 

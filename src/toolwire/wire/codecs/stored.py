@@ -77,14 +77,17 @@ def _write_options(options: CallOptions) -> Json:
         out["timeout_s"] = options.timeout_s
     if options.config_id:
         out["config_id"] = options.config_id
+    if options.dependencies:
+        out["dependencies"] = list(options.dependencies)
     return out
 
 
 def _read_options(data: Mapping[str, Any]) -> CallOptions:
     delivery = data.get("delivery")
     return CallOptions(
-        Delivery(delivery) if delivery is not None else None, data.get("timeout_s"), data.get("config_id", "")
-    )
+        Delivery(delivery) if delivery is not None else None, data.get("timeout_s"), data.get("config_id", ""),
+        tuple(data.get("dependencies", ())),
+    )  # fmt: skip
 
 
 def write_result(result: ToolResult) -> Json:

@@ -24,7 +24,8 @@ Answer with nothing but one JSON object of exactly this shape:
 - return_to_llm: true if you need the result to go on (to reason about it, to handle an error, for a next step); \
 false if it is the final answer and goes straight to the user. An error always comes back to you.
 - config_id: only where a tool's configuration was named to you; otherwise leave it out.
-- Several requests of one answer run at the same time, and their results come back together.
+- Several requests of one answer run at the same time, and their results come back together. \
+With "dependencies":["requestId"] a request waits until those of the same answer have succeeded.
 - Without anything to request, tool_requests is []."""
 
 
@@ -63,6 +64,8 @@ def _request(call: ToolCall, ids: CallIds) -> Json:
     }  # fmt: skip
     if options is not None and options.config_id:
         request["config_id"] = options.config_id
+    if options is not None and options.dependencies:
+        request["dependencies"] = list(options.dependencies)
     return request
 
 

@@ -30,6 +30,7 @@ PARALLEL = frozenset({"multi_tool_use.parallel", "multi_tool_use", "parallel"})
 _NO_TOOL = frozenset({"no_tool", "directly-answer", "directly_answer", "Final Answer"})
 _DEPTH = 6
 LONGEST_CONFIG_ID = 200
+MOST_DEPENDENCIES = 100
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ def entries_in(value: Any, offered: Offered, depth: int = _DEPTH) -> Entries | N
 
 def begins_call(value: Any) -> bool:
     """Whether an object that was cut off has only keys that calls have, or none yet."""
-    return isinstance(value, PartObject) and value.keys() <= _META
+    return isinstance(value, PartObject) and value.keys() <= _META | {"dependencies"}
 
 
 def plain_call(value: Any, offered: Offered) -> JsonCall | None:
@@ -220,11 +221,20 @@ def _from_only_key(value: dict[str, Any], offered: Offered) -> Entries | None:
 
 
 def _options(value: dict[str, Any]) -> CallOptions | None:
-    """What a tool request says beside its arguments: where its result goes, and which configuration it uses."""
+    """What a tool request says beside its arguments: where its result goes, its configuration, what it depends on."""
     returns, config = value.get("return_to_llm"), value.get("config_id")
     delivery = (Delivery.MODEL if returns else Delivery.USER) if isinstance(returns, bool) else None
     config_id = config[:LONGEST_CONFIG_ID] if isinstance(config, str) else ""
-    return CallOptions(delivery, config_id=config_id) if delivery is not None or config_id else None
+    # Where arguments stand beside the name, as some models write them, it is one of them.
+    before = _dependencies(value.get("dependencies")) if any(key in value for key in ARGUMENT_KEYS) else ()
+    if delivery is None and not config_id and not before:
+        return None
+    return CallOptions(delivery, config_id=config_id, dependencies=before)
+
+
+def _dependencies(value: Any) -> tuple[str, ...]:
+    names = [str(name) for name in value if isinstance(name, str | int)] if isinstance(value, list) else []
+    return tuple(dict.fromkeys(names[:MOST_DEPENDENCIES]))
 
 
 def _alias(value: dict[str, Any]) -> str | None:
