@@ -7,6 +7,7 @@ from toolwire.breadcrumbs.rules.words import (
     MOST_QUERY_WORDS,
     MOST_WORDS,
     match_of,
+    matches,
     query_words,
     record_text,
     record_words,
@@ -70,14 +71,16 @@ def test_personal_and_secret_content_has_no_words(sensitivity: Sensitivity) -> N
 
 
 def fits(query: RecordQuery, record: Record, project: str = "p") -> bool:
-    words, match = set(record_words(record).split()), match_of(query, project)
-    return set(match.every) <= words and all(words & set(group) for group in match.groups)
+    return matches(record_words(record).split(), match_of(query, project))
 
 
 def test_filters_are_facets_of_a_project() -> None:
     private = Record("1", "p", "note.v1", tags=("a", "b"), visibility=Visibility.PRIVATE, created_by="ann")
     assert fits(RecordQuery(), private)
     assert not fits(RecordQuery(), private, "q")
+    assert fits(RecordQuery(text="Deploy"), NOTE)
+    assert not fits(RecordQuery(text="deploy"), NOTE, "q")
+    assert not fits(RecordQuery(text="?!"), NOTE)
     assert fits(RecordQuery(schema_name="note.v1", any_tags=("x", "a"), all_tags=("a", "b"), created_by="ann"), private)
     for wrong in (
         RecordQuery(schema_name="note.v2"),

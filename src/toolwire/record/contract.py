@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from toolwire.breadcrumbs.rules.words import WordMatch
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery
@@ -182,6 +183,27 @@ class Numbered(NamedTuple, Generic[T]):
 
     cursor: int
     value: T
+
+
+class VectorRow(NamedTuple):
+    """What a store keeps for finding a record by its meaning, and the cursor of the change that it belongs to.
+
+    `bits` are the signs of the vector's numbers. They are None until the version was embedded, and empty for a record
+    that is gone or is not to be found.
+    """
+
+    cursor: int
+    number: int
+    bits: bytes | None
+
+
+class NewVector(NamedTuple):
+    """The vector of a version: the number of its record, and the cursor under which it was found missing."""
+
+    number: int
+    cursor: int
+    bits: bytes
+    vector: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -758,6 +780,54 @@ class RecordStore(Protocol):
 
     async def expire_records(self, *, limit: int = 1000, project: str = "default") -> list[Record]:
         """Drop records whose time is over, each with one change; gives back what was dropped."""
+        ...
+
+
+class RecordIndexStore(Protocol):
+    """What finds records by their words and by their vectors. Records go by their numbers, the cursors of `records`.
+
+    An index narrows down; `fitting_records` and `records_numbered` say which of them a query means, and who may see
+    them. A row of the index changes in the transaction that changes its record.
+    """
+
+    async def matching_records(
+        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None
+    ) -> list[int]:
+        """Records with these words, the newest first: from number `since` on, and below `until`."""
+        ...
+
+    async def count_matching(self, matches: Sequence[WordMatch], *, most: int) -> list[int]:
+        """How many records match each; `most` where that many do, or more."""
+        ...
+
+    async def words_of_records(self, numbers: Sequence[int]) -> Mapping[int, str]:
+        """The words that are kept of records."""
+        ...
+
+    async def fitting_records(
+        self, numbers: Sequence[int], query: RecordQuery, *, project: str = "default"
+    ) -> list[int]:
+        """Those of the numbers whose records fit, as `records` means it, in any order."""
+        ...
+
+    async def records_numbered(
+        self, numbers: Sequence[int], query: RecordQuery, *, project: str = "default"
+    ) -> list[Numbered[Record]]:
+        """The records that have these numbers and fit, in any order."""
+        ...
+
+    async def record_vectors(
+        self, cursor: int = 0, *, model: str, limit: int = 1000, project: str = "default"
+    ) -> list[VectorRow]:
+        """What changed after a cursor, in that order. Vectors of another model count as missing."""
+        ...
+
+    async def vectors_of_records(self, numbers: Sequence[int], *, model: str) -> Mapping[int, bytes]:
+        """The vectors that are kept of records, whose model is this one."""
+        ...
+
+    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str) -> None:
+        """Keep vectors of records that have not changed since."""
         ...
 
 

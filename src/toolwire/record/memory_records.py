@@ -2,17 +2,19 @@
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
+from toolwire.breadcrumbs.rules.words import WordMatch
 from toolwire.errors import StoreError
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordChange, RecordQuery
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.values import dataclass, replace
 from toolwire.record import record_rules
-from toolwire.record.contract import Numbered
+from toolwire.record.contract import NewVector, Numbered, VectorRow
 from toolwire.record.memory_limits import AuditTail
+from toolwire.record.memory_record_index import MemoryRecordIndex
 from toolwire.record.record_rules import UsedKey
 
 T = TypeVar("T")
@@ -26,7 +28,6 @@ class _Kept:
 
     number: int
     made: Record
-    words: frozenset[str]
     earlier: list[Record]
     uses_left: int | None
     key: str = ""
@@ -47,6 +48,7 @@ class MemoryRecords:
         self._gone_keys: deque[tuple[float, _Key]] = deque()
         self._changes: dict[str, deque[Numbered[RecordChange]]] = {}
         self._last = 0
+        self.index = MemoryRecordIndex()
 
     def create(self, record: Record, key: str, now: float) -> tuple[Record | StoreError, bool]:
         """Gives back the record, and whether it is new."""
@@ -65,12 +67,13 @@ class MemoryRecords:
             self._drop(before, ChangeKind.EXPIRED, now)
         record = record_rules.read(record.project, record.id, body)
         number = self._free(record_rules.number_of(record.created_at))
-        self._kept[where] = _Kept(number, record, record_rules.words_of(record), [], record.uses_left, place[1])
+        self._kept[where] = _Kept(number, record, [], record.uses_left, place[1])
         self._by_number[number] = where
         insort(self._numbers.setdefault(record.project, []), number)
         if key:
             self._keys[place] = UsedKey(record.id, record_rules.content_digest(record))
         self._changed(ChangeKind.CREATED, record, now)
+        self.index.put(number, record, self._last)
         return record, True
 
     def update(self, record: Record, expected: int, now: float) -> Record | StoreError:
@@ -84,8 +87,8 @@ class MemoryRecords:
         kept.earlier.append(kept.made)
         del kept.earlier[1 : len(kept.earlier) - record_rules.MOST_VERSIONS]
         kept.made, kept.uses_left = record_rules.read(new.project, new.id, body), new.uses_left
-        kept.words = record_rules.words_of(kept.made)
         self._changed(ChangeKind.UPDATED, kept.made, now)
+        self.index.put(kept.number, kept.made, self._last)
         return kept.made
 
     def delete(self, project: str, record_id: str, by: str, expected: int | None, now: float) -> Record | StoreError:
@@ -112,10 +115,20 @@ class MemoryRecords:
     def fitting(self, project: str, query: RecordQuery, before: int | None, now: float) -> Iterator[Numbered[Record]]:
         numbers = self._numbers.get(project, [])
         upto = len(numbers) if before is None else bisect_left(numbers, before)
-        newest = (self._kept[self._by_number[numbers[place]]] for place in range(upto - 1, -1, -1))
-        for kept in newest:
-            if not record_rules.is_over(kept.record, now) and record_rules.fits(kept.record, query, kept.words):
-                yield Numbered(kept.number, kept.record)
+        newest = (numbers[place] for place in range(upto - 1, -1, -1))
+        return self.fitting_of(newest, project, query, now)
+
+    def fitting_of(
+        self, numbers: Iterable[int], project: str, query: RecordQuery, now: float
+    ) -> Iterator[Numbered[Record]]:
+        """Those of the numbers that are of records which fit."""
+        for number in numbers:
+            where = self._by_number.get(number)
+            if where is None or where[0] != project:
+                continue
+            record = self._kept[where].record
+            if not record_rules.is_over(record, now) and record_rules.fits(record, query, self.index.words_of(number)):
+                yield Numbered(number, record)
 
     def history(self, project: str, record_id: str, before: int | None, now: float) -> list[Record] | StoreError:
         kept = self._alive(project, record_id, now)
@@ -171,6 +184,7 @@ class MemoryRecords:
         if kept.key:
             self._gone_keys.append((now, (record.project, kept.key)))
         self._changed(kind, record_rules.last_seen(record, kind, by, now), now)
+        self.index.drop(kept.number, record.project, self._last)
         changes = self._changes[record.project]
         if any(record_rules.left_behind(one) is not one for one in (record, *kept.earlier)):
             for place, (cursor, change) in enumerate(changes):
@@ -229,6 +243,38 @@ class MemoryRecordStore:
 
     async def expire_records(self, *, limit: int = 1000, project: str = "default") -> list[Record]:
         return self._records.expire(project, limit, self._clock())
+
+    async def matching_records(
+        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None
+    ) -> list[int]:
+        return self._records.index.matching(match, since, until)[: max(limit, 0)]
+
+    async def count_matching(self, matches: Sequence[WordMatch], *, most: int) -> list[int]:
+        return [min(len(self._records.index.matching(match)), most) for match in matches]
+
+    async def words_of_records(self, numbers: Sequence[int]) -> Mapping[int, str]:
+        return {number: words for number in numbers if (words := self._records.index.line_of(number))}
+
+    async def fitting_records(
+        self, numbers: Sequence[int], query: RecordQuery, *, project: str = "default"
+    ) -> list[int]:
+        return [one.cursor for one in await self.records_numbered(numbers, query, project=project)]
+
+    async def records_numbered(
+        self, numbers: Sequence[int], query: RecordQuery, *, project: str = "default"
+    ) -> list[Numbered[Record]]:
+        return list(self._records.fitting_of(numbers, project, query, self._clock()))
+
+    async def record_vectors(
+        self, cursor: int = 0, *, model: str, limit: int = 1000, project: str = "default"
+    ) -> list[VectorRow]:
+        return self._records.index.changed_after(cursor, model, max(limit, 0), project)
+
+    async def vectors_of_records(self, numbers: Sequence[int], *, model: str) -> Mapping[int, bytes]:
+        return self._records.index.vectors_of(numbers, model)
+
+    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str) -> None:
+        self._records.index.put_vectors(vectors, model)
 
     def _noted(self, outcome: T | StoreError, audit: Sequence[AuditRow] = ()) -> T:
         if isinstance(outcome, StoreError):

@@ -5,13 +5,13 @@ more than another one. What a store looks for is taken out of that: names, dates
 """
 
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
 
+from toolwire.breadcrumbs.rules.words import query_words
 from toolwire.errors import Conflict, NotFound
 from toolwire.protocol.breadcrumbs import (
     LONGEST_RECORD_NAME,
@@ -40,8 +40,6 @@ _MICROSECONDS = 1_000_000
 NUMBERS_AT_ONCE = 1 << 20
 """So far from its date, in microseconds, may the number of a record be that was created together with others."""
 _LAST_DATE = 2.0**33
-_LONGEST_TEXT = 20_000
-_WORDS = re.compile(r"\w+")
 
 
 class UsedKey(NamedTuple):
@@ -209,19 +207,7 @@ def left_behind(record: Record) -> Record:
     return record if record.sensitivity is Sensitivity.NORMAL else replace(record, context={}, llm_hints=None)
 
 
-def words_of(record: Record) -> frozenset[str]:
-    """The words under which a record is found. What is sensitive is not."""
-    if record.sensitivity is not Sensitivity.NORMAL:
-        return frozenset()
-    text = " ".join((record.title, *record.tags, dump(record.context)))
-    return frozenset(words_in(text[:_LONGEST_TEXT]))
-
-
-def words_in(text: str) -> list[str]:
-    return _WORDS.findall(text.casefold())
-
-
-def fits(record: Record, query: RecordQuery, words: frozenset[str]) -> bool:
+def fits(record: Record, query: RecordQuery, words: Collection[str]) -> bool:
     """Whether a record is wanted; `words` are those under which it is found."""
     tags = set(record.tags)
     return (
@@ -232,8 +218,12 @@ def fits(record: Record, query: RecordQuery, words: frozenset[str]) -> bool:
         and (query.since is None or record.created_at >= query.since)
         and (query.until is None or record.created_at < query.until)
         and may_be_shown(record, query)
-        and (not query.text or words.issuperset(words_in(query.text)))
+        and (not query.text.strip() or _has_words(words, query_words(query.text)))
     )
+
+
+def _has_words(words: Collection[str], wanted: Sequence[str]) -> bool:
+    return bool(wanted) and all(word in words for word in wanted)
 
 
 def may_be_shown(record: Record, query: RecordQuery) -> bool:

@@ -12,7 +12,7 @@ itself before anybody sees it.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -64,12 +64,17 @@ def record_words(record: Record) -> str:
     Content that is personal or secret is not indexed, its title and tags included.
     """
     facets = tuple(_facets(record))
-    if record.sensitivity is not Sensitivity.NORMAL:
+    if not is_found(record):
         return " ".join((TITLE_END, *facets))
     title = dict.fromkeys(_words_kept(record.title[:MOST_TEXT]))
     texts = _bounded(chain(record.tags, _texts(record.context, keys=True)), MOST_TEXT)
     others = dict.fromkeys(word for text in texts for word in _words_kept(text) if word not in title)
     return " ".join((*islice(title, MOST_WORDS), TITLE_END, *islice(others, MOST_WORDS), *facets))
+
+
+def is_found(record: Record) -> bool:
+    """Whether a record is found by what it says."""
+    return record.sensitivity is Sensitivity.NORMAL
 
 
 def record_text(record: Record, most: int) -> str:
@@ -79,8 +84,8 @@ def record_text(record: Record, most: int) -> str:
 
 def match_of(query: RecordQuery, project: str) -> WordMatch:
     """What a query asks of the index. The times of a query are not in it."""
-    every = [*query_words(query.text)]
-    every += [_facet(project, "tag", tag) for tag in query.all_tags]
+    words = query_words(query.text)
+    every = [_facet(project, "tag", tag) for tag in query.all_tags]
     every += [_facet(project, "schema", query.schema_name)] if query.schema_name else []
     every += [_facet(project, "author", query.created_by)] if query.created_by else []
     every += [_facet(project, "not pii")] if query.without_pii else []
@@ -89,9 +94,18 @@ def match_of(query: RecordQuery, project: str) -> WordMatch:
         every.append(_facet(project, "public"))
     elif query.reader is not None:
         groups.append((_facet(project, "shared"), _facet(project, "private", query.reader)))
-    elif not every and not groups:
+    if not every and not groups:
         every.append(_facet(project))
-    return WordMatch(tuple(dict.fromkeys(every)), tuple(groups))
+    if not words and query.text.strip():
+        every.append(_FACET)  # a text without a word is in no record
+    return WordMatch(tuple(dict.fromkeys((*words, *every))), tuple(groups))
+
+
+def matches(words: Collection[str], match: WordMatch) -> bool:
+    """Whether a record with these words is meant."""
+    return all(word in words for word in match.every) and all(
+        any(word in words for word in group) for group in match.groups
+    )
 
 
 def _facets(record: Record) -> Iterator[str]:
