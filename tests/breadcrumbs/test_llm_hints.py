@@ -12,7 +12,7 @@ import wordllama
 from tokenizers import Tokenizer
 
 from toolwire.breadcrumbs.hint_process import HintProcess
-from toolwire.breadcrumbs.rules.hints.reading import choose_hints, read_hints
+from toolwire.breadcrumbs.rules.hints.reading import read_hints
 from toolwire.errors import InvalidRecord
 
 DATA = Path(__file__).parent / "data"
@@ -116,14 +116,6 @@ async def test_merge_lays_the_fields_over_what_the_filters_leave_and_replace_sho
     assert merged == {"s": "text & <b>", "s2": "text & <b>"}
     assert (await process.view(CONTEXT, {"include": ["s"]})).context == {"s": "text & <b>"}
     assert (await process.view(CONTEXT, None)).context == CONTEXT
-
-
-def test_hints_of_a_record_come_before_those_of_its_schema() -> None:
-    record, schema = {"include": ["a"]}, {"include": ["b"]}
-    assert choose_hints(record, schema) is record
-    assert choose_hints(None, schema) is schema
-    assert choose_hints({}, schema) == {}
-    assert choose_hints(None, None) is None
 
 
 @pytest.mark.parametrize(

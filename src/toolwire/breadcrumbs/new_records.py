@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from toolwire.breadcrumbs.rules.hints.reading import read_hints
 from toolwire.breadcrumbs.rules.schemas import check_schema_name
 from toolwire.define.nearest import nearest
 from toolwire.define.soundness import as_bytes, is_sound, unsound
@@ -58,7 +59,7 @@ def check_new_record(new: NewRecord) -> NewRecord:
         _title(new.title),
         _tags(new.tags),
         check_object(new.context if new.context is not None else {}, "context", LONGEST_CONTEXT),
-        None if new.llm_hints is None else check_object(new.llm_hints, "llm_hints", LONGEST_HINTS),
+        None if new.llm_hints is None else check_hints(new.llm_hints, "llm_hints"),
         _choice(Visibility, new.visibility, "visibility"),
         _choice(Sensitivity, new.sensitivity, "sensitivity"),
         new.ttl,
@@ -103,6 +104,13 @@ def check_object(value: Any, what: str, most: int) -> dict[str, Any]:
     if b"\\u0000" in data and _has_nul(copy):
         raise InvalidRecord(f"{what} has text with the character NUL, which not every store can keep; leave it out")
     return copy
+
+
+def check_hints(value: Any, what: str) -> dict[str, Any]:
+    """Hints for models that can be read; what their engines make of them shows when they are used."""
+    hints = check_object(value, what, LONGEST_HINTS)
+    read_hints(hints)
+    return hints
 
 
 def _has_nul(value: Any) -> bool:

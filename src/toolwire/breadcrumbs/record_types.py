@@ -12,7 +12,7 @@ from typing import Any
 
 from jsonschema_rs import ValidationError, Validator
 
-from toolwire.breadcrumbs.new_records import LONGEST_HINTS, check_object
+from toolwire.breadcrumbs.new_records import check_hints
 from toolwire.breadcrumbs.rules.schemas import SCHEMA_DEF, defined_by, defining_tag
 from toolwire.define.effort import effort
 from toolwire.define.faults import sentences
@@ -60,7 +60,7 @@ def read_definition(record_id: str, version: int, context: Mapping[str, Any], hi
     name = defined_by(context)
     inner = context.get("llm_hints")
     if hints is None and inner is not None:
-        hints = check_object(inner, "context.llm_hints", LONGEST_HINTS)
+        hints = check_hints(inner, "context.llm_hints")
     schema = context.get(JSON_SCHEMA)
     if schema is None:
         return RecordType(name, record_id, version, None, None, hints)

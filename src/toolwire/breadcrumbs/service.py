@@ -16,6 +16,7 @@ from uuid import UUID, uuid5
 from uuid_utils import uuid7
 
 from toolwire.breadcrumbs.found import FoundRecord, RecordSearch
+from toolwire.breadcrumbs.hint_process import HintProcess
 from toolwire.breadcrumbs.new_records import (
     PATCHABLE,
     NewRecord,
@@ -63,12 +64,6 @@ class SecretSealer(Protocol):
     def unseal(self, sealed: Mapping[str, Any], record_id: str) -> dict[str, Any]: ...
 
 
-class HintRenderer(Protocol):
-    """Shows a context as hints for models say."""
-
-    def __call__(self, context: Mapping[str, Any], hints: Mapping[str, Any]) -> Any: ...
-
-
 @dataclass(frozen=True, slots=True)
 class RecordRules:
     """What a project sets about its records. With `strict`, a type has to be defined before records of it are kept."""
@@ -76,7 +71,6 @@ class RecordRules:
     strict: bool = False
     sealer: SecretSealer | None = None
     search: RecordSearch | None = None
-    render: HintRenderer | None = None
     new_id: Callable[[], str] = field(default=lambda: str(uuid7()))
 
 
@@ -95,6 +89,7 @@ class RecordService:
         self._clock = clock
         self._rules = rules or RecordRules()
         self._types = RecordTypes(store, project)
+        self._views = HintProcess()
         self.project = project
 
     async def create(self, new: NewRecord, caller: Caller, *, key: str = "") -> Record:
@@ -229,17 +224,16 @@ class RecordService:
         return [replace(each, record=_shown(each.record)) for each in found if may_see(each.record, caller)]
 
     async def llm_view(self, record: Record, caller: Caller) -> Mapping[str, Any]:
-        """A record as models are shown it: by its own hints, else by those of its type. Raises `NotPermitted`."""
+        """A record as models are shown it: by its own hints, else by those of its type. Raises `NotPermitted`.
+
+        Hints that cannot be applied leave the context as it is; a `note` then says why.
+        """
         if not may_see(record, caller):
             raise _not_found(record.id)
         if record.sensitivity is not Sensitivity.NORMAL:
             raise NotPermitted(f"this record is {record.sensitivity}, which models are not shown; ask for view=raw")
-        hints = record.llm_hints
-        if hints is None and (defined := await self._types.named(record.schema_name)) is not None:
-            hints = defined.llm_hints
-        context: Any = record.context
-        if hints is not None and self._rules.render is not None:
-            context = self._rules.render(context, hints)
+        defined = None if record.llm_hints is not None else await self._types.named(record.schema_name)
+        view = await self._views.view(record.context, defined.llm_hints if defined else record.llm_hints)
         return {
             "id": record.id,
             "schema_name": record.schema_name,
@@ -247,7 +241,8 @@ class RecordService:
             "tags": list(record.tags),
             "version": record.version,
             "updated_at": record.updated_at,
-            "context": context,
+            "context": view.context,
+            **({"note": view.note} if view.note else {}),
         }
 
     async def type_of(self, schema_name: str) -> RecordType | None:

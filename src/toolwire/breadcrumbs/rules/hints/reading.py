@@ -67,11 +67,6 @@ class Hints:
         return any(transform.kind in ENGINES for transform in self.transforms)
 
 
-def choose_hints(record: Mapping[str, Any] | None, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The hints that hold for a record: its own, where it has any, before those of its schema."""
-    return schema if record is None else record
-
-
 def read_hints(given: object) -> Hints:
     """The hints that an object says. Raises `InvalidRecord`."""
     if given is None:
