@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 
 from uuid_utils import uuid7
 
+from toolwire.breadcrumbs.definition_checks import check_definition
 from toolwire.breadcrumbs.found import FoundRecord, RecordSearch
 from toolwire.breadcrumbs.hint_process import HintProcess
 from toolwire.breadcrumbs.new_records import (
@@ -285,6 +286,7 @@ class RecordService:
     async def _as_kept(self, record: Record, *, replays: bool = False) -> Record:
         """The record as it goes into the store: held to its type, and sealed where it is secret."""
         await self._check_type(record)
+        check_definition(record, self._clock())
         if type_family(record.schema_name) == type_family(SCHEMA_DEF):
             record = await self._checked_definition(record, replays=replays)
         if record.sensitivity is Sensitivity.SECRET:

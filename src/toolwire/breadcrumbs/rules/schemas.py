@@ -27,6 +27,8 @@ RESERVED: Mapping[str, frozenset[Role]] = {
     "agent.def": _BY_ADMINS,
     "agent.response": _NEVER,  # a view of what the store keeps about replies
     "context.blacklist": _BY_ADMINS,
+    "schedule.definition": _BY_ADMINS,
+    "schedule.state": _BY_RUNTIME,
     "schedule.tick": _BY_RUNTIME,
     "schema.def": _BY_ADMINS,
     "subscription": _BY_PEOPLE,

@@ -1,0 +1,24 @@
+"""Records that toolwire acts on are checked when they are written, so that a fault is told to who made it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolwire.breadcrumbs.rules import schedule_definitions
+from toolwire.breadcrumbs.rules.schemas import type_family
+from toolwire.errors import InvalidRecord
+from toolwire.protocol.breadcrumbs import Record, Sensitivity
+
+CHECKS: Mapping[str, Callable[[Mapping[str, Any], float], None]] = {
+    "schedule.definition": schedule_definitions.check_definition,
+}
+"""What checks the context of a type, given the time, by the name of the type without its version."""
+
+
+def check_definition(record: Record, now: float) -> None:
+    """Raises InvalidRecord for a record that toolwire would act on and cannot."""
+    check = CHECKS.get(type_family(record.schema_name))
+    if check is None:
+        return
+    if record.sensitivity is not Sensitivity.NORMAL:
+        raise InvalidRecord(f"a {record.schema_name} record cannot be {record.sensitivity}: toolwire has to read it")
+    check(record.context, now)
