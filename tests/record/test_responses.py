@@ -1,11 +1,16 @@
 """Results and replies of every store, read as records of the universal envelope."""
 
+from typing import cast
+
 import pytest
 
 from toolwire import Agent, tool
+from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.responses import Responses, asks_for_responses, is_response
+from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.responses import CallName, ReplyName, call_record_id, read_response_id, reply_record_id
-from toolwire.errors import NotFound
+from toolwire.breadcrumbs.service import RecordKeeper, RecordService
+from toolwire.errors import NotFound, NotPermitted
 from toolwire.protocol.breadcrumbs import RecordQuery
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call, says
@@ -91,6 +96,26 @@ async def test_a_turn_reads_the_responses_of_its_own_session_only(store: Store) 
     assert (await responses.read(reply_record_id(same, 1), within=own)).turn_id == same
     with pytest.raises(NotFound):
         await responses.read(reply_record_id(other, 1), within=own)
+
+
+async def test_the_service_reads_responses_and_lets_no_one_write_them(store: Store) -> None:
+    turn_id = await run_turn(store, "a", 4)
+    service = RecordService(cast("RecordKeeper", store), "default")
+    admin, model = Caller("ann", Role.ADMIN), Caller("agent", Role.MODEL, turn_id)
+    [[_, found]] = await service.listed(RecordQuery("tool.response.v1"), admin)
+    for caller in (admin, model, RUNTIME):
+        assert await service.read(found.id, caller) == found
+        assert await service.history(found.id, caller) == [found]
+        with pytest.raises(NotPermitted, match="cannot be written"):
+            await service.patch(found.id, {"title": "forged"}, 1, caller)
+        with pytest.raises(NotPermitted, match="cannot be written"):
+            await service.delete(found.id, caller)
+        with pytest.raises(NotPermitted, match="cannot be written"):
+            await service.create(NewRecord("tool.response.v1"), caller)
+    for caller in (Caller("rita", Role.READER), Caller("agent", Role.MODEL, "another"), Caller("agent", Role.MODEL)):
+        with pytest.raises(NotFound):
+            await service.read(found.id, caller)
+        assert await service.listed(RecordQuery("tool.response.v1"), caller) == []
 
 
 @pytest.mark.parametrize("turn_id", ["t_1", "a/b %5F_", "0198c5e2-7d07-7cc2-8f1a-000000000000", "ü"])

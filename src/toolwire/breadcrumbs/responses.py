@@ -68,7 +68,7 @@ class Responses:
         self._store = store
         self._project = project
 
-    async def read(self, record_id: str, *, within: str = "") -> Record:
+    async def read(self, record_id: str, *, within: str | None = None) -> Record:
         """A result or a reply. Raises NotFound, also for a call that has no result yet."""
         found: Record | None = None
         match read_response_id(record_id):
@@ -80,14 +80,14 @@ class Responses:
             raise NotFound(f"there is no record {record_id[:200]!r}")
         return found
 
-    async def _result(self, turn_id: str, call_id: str, within: str) -> Record | None:
+    async def _result(self, turn_id: str, call_id: str, within: str | None) -> Record | None:
         card = await self._store.call(turn_id, call_id, project=self._project)
         thread = await self._thread(turn_id)
         if not await self._is_within(turn_id, thread, within):
             return None
         return tool_response(card, thread)
 
-    async def _reply(self, turn_id: str, number: int, within: str) -> Record | None:
+    async def _reply(self, turn_id: str, number: int, within: str | None) -> Record | None:
         kept = await self._store.turn(turn_id, project=self._project)
         if not await self._is_within(turn_id, kept.opening.thread, within):
             return None
@@ -100,21 +100,21 @@ class Responses:
         except NotFound:  # a call of a program that keeps no turns
             return ""
 
-    async def _is_within(self, turn_id: str, thread: str, within: str) -> bool:
-        if not within or within == turn_id:
+    async def _is_within(self, turn_id: str, thread: str, within: str | None) -> bool:
+        if within is None or within == turn_id:
             return True
         return bool(thread) and thread == await self._thread(within)
 
     async def listed(
-        self, query: RecordQuery, *, limit: int = 50, before: int | None = None, within: str = ""
+        self, query: RecordQuery, *, limit: int = 50, before: int | None = None, within: str | None = None
     ) -> list[Numbered[Record]]:
         """The results and replies that fit, the newest first; with `before` those that come after that cursor."""
-        session = await self._thread(within) if within else ""
+        session = "" if within is None else await self._thread(within)
         found: list[Numbered[Record]] = []
         async for cursor, summary in self._turns(before):
             if len(found) >= limit:
                 break
-            if not _may_have(summary, query) or (within and not _is_of(summary, within, session)):
+            if not _may_have(summary, query) or (within is not None and not _is_of(summary, within, session)):
                 continue
             for place, record in await self._of_turn(summary, query):
                 number = cursor * _PLACES + place

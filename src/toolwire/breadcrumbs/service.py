@@ -3,7 +3,8 @@
     asked → checked (form, role, reserved type, definition) → sealed, where it is secret → kept, with its audit row
 
 The store keeps whatever it is given. Everything that must hold for records is held here, on the way in and on the way
-out: what a caller may not see is not found, and the context of a secret leaves by `secrets_of` alone.
+out: what a caller may not see is not found, and the context of a secret leaves by `secrets_of` alone. Results and
+replies are read here as records too, and cannot be written.
 """
 
 import time
@@ -27,6 +28,7 @@ from toolwire.breadcrumbs.new_records import (
     require_known,
 )
 from toolwire.breadcrumbs.record_types import RecordType, RecordTypes, read_definition
+from toolwire.breadcrumbs.responses import Responses, TurnsAndCalls, asks_for_responses, is_response
 from toolwire.breadcrumbs.rules.access import may_see, require_may_change, require_writer, visible_to
 from toolwire.breadcrumbs.rules.callers import Caller, Role
 from toolwire.breadcrumbs.rules.lifetimes import read_lifetime
@@ -53,7 +55,7 @@ MOST_ORIGINS = 5
 _KEYED = UUID("6c0f6d0e-3c7e-4f0b-9a5e-2f7d1b8f4c11")
 
 
-class RecordKeeper(RecordStore, AuditStore, Protocol):
+class RecordKeeper(RecordStore, AuditStore, TurnsAndCalls, Protocol):
     """What the service needs of a store."""
 
 
@@ -91,6 +93,7 @@ class RecordService:
         self._rules = rules or RecordRules()
         self._types = RecordTypes(store, project)
         self._views = HintProcess()
+        self._responses = Responses(store, project)
         self.project = project
 
     async def create(self, new: NewRecord, caller: Caller, *, key: str = "") -> Record:
@@ -177,11 +180,15 @@ class RecordService:
     async def listed(
         self, query: RecordQuery, caller: Caller, *, limit: int = 50, before: int | None = None
     ) -> list[Numbered[Record]]:
-        """Records that fit and that the caller may see, the newest first. Raises `InvalidRecord`."""
-        rows = await self._store.records(
-            _checked_query(visible_to(query, caller)),
-            limit=max(1, min(limit, MOST_LISTED)), before=before, project=self.project,
-        )  # fmt: skip
+        """Records that fit and that the caller may see, the newest first. Raises `InvalidRecord`.
+
+        Where the schema or a tag asks for responses, they are read from the turns and calls that are kept.
+        """
+        query, limit = _checked_query(visible_to(query, caller)), max(1, min(limit, MOST_LISTED))
+        if asks_for_responses(query):
+            rows = await self._responses.listed(query, limit=limit, before=before, within=_session_of(caller))
+        else:
+            rows = await self._store.records(query, limit=limit, before=before, project=self.project)
         return [Numbered(row.cursor, _shown(row.value)) for row in rows if may_see(row.value, caller)]
 
     async def history(
@@ -192,6 +199,8 @@ class RecordService:
         A version that was private, or had personal data, is not shown to those who could not see it then.
         """
         record = await self._visible(record_id, caller)
+        if is_response(record_id):
+            return [record]
         versions = await self._store.record_history(
             record.id, limit=max(1, min(limit, MOST_LISTED)), before=before, project=self.project
         )
@@ -320,9 +329,12 @@ class RecordService:
         return replace(record, id=other or record.id, tags=(defining_tag(defined.name), *tags))
 
     async def _visible(self, record_id: str, caller: Caller) -> Record:
-        if not 0 < len(record_id) <= LONGEST_ID or "\0" in record_id:
+        if is_response(record_id):
+            record = await self._responses.read(record_id, within=_session_of(caller))
+        elif not 0 < len(record_id) <= LONGEST_ID or "\0" in record_id:
             raise _not_found(record_id)
-        record = await self._store.record(record_id, project=self.project)
+        else:
+            record = await self._store.record(record_id, project=self.project)
         if not may_see(record, caller):
             raise _not_found(record_id)
         return record
@@ -361,6 +373,11 @@ class RecordService:
 def _shown(record: Record) -> Record:
     """A record as it leaves: of a secret, everything but its context."""
     return replace(record, context={}) if record.sensitivity is Sensitivity.SECRET else record
+
+
+def _session_of(caller: Caller) -> str | None:
+    """The turn whose session bounds what a caller reads of results and replies: a model sees its own session only."""
+    return caller.turn_id if caller.role is Role.MODEL else None
 
 
 def _not_found(record_id: str) -> NotFound:
