@@ -19,9 +19,12 @@ from tests.cli.stage import Stage, scripted
 from tests.gateway.test_turns import Served, served
 from toolwire.assemble.project import open_project
 from toolwire.assemble.turn_service import TurnService
+from toolwire.breadcrumbs.rules.callers import Role
+from toolwire.breadcrumbs.service import RecordService
 from toolwire.gateway.app import make_app
 from toolwire.gateway.approvals import ApprovalDesk
 from toolwire.gateway.cards import CardAccess
+from toolwire.gateway.record_access import RecordAccess
 from toolwire.gateway.registry import RegistryAccess
 from toolwire.gateway.settings import Access, Upstream
 from toolwire.record.memory import MemoryStore
@@ -39,10 +42,15 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 def app_with_everything(folder: Path) -> Starlette:
     store = MemoryStore()
+    service = RecordService(store, "default")
 
     @asynccontextmanager
     async def open_store() -> Any:
         yield store
+
+    @asynccontextmanager
+    async def open_service() -> Any:
+        yield service
 
     return make_app(
         Upstream("http://127.0.0.1:9"),
@@ -51,6 +59,7 @@ def app_with_everything(folder: Path) -> Starlette:
         turns=TurnService(open_project(cwd=folder, environ={})),
         registry=RegistryAccess("default", open_store, frozenset({"ann"})),
         cards=CardAccess(open_store),
+        records=RecordAccess(open_service, {"ann": Role.ADMIN}),
     )
 
 

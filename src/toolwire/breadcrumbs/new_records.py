@@ -15,14 +15,22 @@ from toolwire.breadcrumbs.rules.schemas import check_schema_name
 from toolwire.define.nearest import nearest
 from toolwire.define.soundness import as_bytes, is_sound, unsound
 from toolwire.errors import InvalidRecord
-from toolwire.protocol.breadcrumbs import Record, Sensitivity, Visibility
+from toolwire.protocol.breadcrumbs import (
+    LONGEST_TAG,
+    LONGEST_TITLE,
+    MOST_CONTEXT_BYTES,
+    MOST_TAGS,
+    Record,
+    Sensitivity,
+    Visibility,
+)
 from toolwire.protocol.values import dataclass
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-LONGEST_TITLE, LONGEST_TAG, MOST_TAGS = 500, 200, 100
-LONGEST_CONTEXT, LONGEST_HINTS = 1024 * 1024, 64 * 1024
-"""In bytes, as JSON."""
+LONGEST_HINTS = 64 * 1024
+LONGEST_CONTEXT = MOST_CONTEXT_BYTES - 4 * LONGEST_HINTS
+"""In bytes, as JSON. The store counts the whole record: hints, title, tags and what it adds itself."""
 
 PATCHABLE = ("title", "tags", "context", "llm_hints", "visibility", "sensitivity", "ttl")
 FIELDS = ("schema_name", *PATCHABLE)

@@ -49,7 +49,7 @@ from toolwire.protocol.records import AuditRow
 from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import AuditStore, Numbered, RecordStore
 
-MOST_LISTED, MOST_FOUND = 200, 50
+MOST_LISTED, MOST_FOUND = 1_000, 50
 LONGEST_ID, LONGEST_KEY, LONGEST_TEXT = 200, 200, 2_000
 MOST_ORIGINS = 5
 _KEYED = UUID("6c0f6d0e-3c7e-4f0b-9a5e-2f7d1b8f4c11")

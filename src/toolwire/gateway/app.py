@@ -30,6 +30,8 @@ from toolwire.gateway.middleware import OPEN_PATHS, RequestMiddleware, Scope
 from toolwire.gateway.openapi import OBJECT, TEXT, ApiPage, DescribedRoute, Operation, record
 from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
+from toolwire.gateway.record_access import RecordAccess
+from toolwire.gateway.records import RecordRoutes
 from toolwire.gateway.registry import Registry, RegistryAccess
 from toolwire.gateway.settings import LOOPBACK, USUAL_ACCESS, USUAL_BOUNDS, Access, TransferLimits, Upstream
 from toolwire.gateway.translate import AnswerHead
@@ -64,6 +66,7 @@ def make_app(
     turns: TurnService | None = None,
     registry: RegistryAccess | None = None,
     cards: CardAccess | None = None,
+    records: RecordAccess | None = None,
     background: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     close: Callable[[], Awaitable[None]] | None = None,
     telemetry: "GatewayTelemetry | None" = None,
@@ -71,8 +74,9 @@ def make_app(
     """A gateway in front of an upstream server or of one of our own models. Raises SettingsError without either.
 
     With a `desk`, people with a token can answer there what calls wait for; with `turns`, they can run the agent of
-    a project; with a `registry`, they can register its tools; with `cards`, services read and write cards. What runs
-    in the `background` begins and ends with the server, and at the end `close` is called.
+    a project; with a `registry`, they can register its tools; with `cards`, services read and write cards; with
+    `records`, clients with a role share records. What runs in the `background` begins and ends with the server, and at
+    the end `close` is called.
 
     With `telemetry`, requests are spans, and there are metrics at `/metrics`: for every client if it listens on this
     machine only, else for those with a token.
@@ -83,6 +87,7 @@ def make_app(
     routes += Turns(turns, bounds).routes() if turns is not None else []
     routes += Registry(registry, bounds).routes() if registry is not None else []
     routes += CardRoutes(cards, bounds).routes() if cards is not None else []
+    routes += RecordRoutes(records, bounds).routes() if records is not None else []
     routes.append(ApiPage(routes).route())
     observed: dict[str, Any] = {"log": log} if telemetry is None else _observed(telemetry, routes, access, log)
     guarded = Middleware(

@@ -19,7 +19,7 @@ from toolwire.gateway.middleware import OPEN_PATHS
 from toolwire.gateway.responses import json_response
 from toolwire.wire.encode.outbound import Json
 
-PATH, EVENTS = "/openapi.json", "text/event-stream"
+PATH, EVENTS, MERGE_PATCH = "/openapi.json", "text/event-stream", "application/merge-patch+json"
 
 ANYTHING: Json = {}
 OBJECT: Json = {"type": "object"}
@@ -70,7 +70,8 @@ class Operation:
     """What a route takes and answers: schemas by the status of an answer, None for one without a body.
 
     `query` are the parameters in its address. `media` is the type of its answers; one that `streams` may also send
-    events. Without a `summary`, the docstring of the endpoint is it.
+    events, and one that `patches` takes a merge patch under its own type too. Without a `summary`, the docstring of
+    the endpoint is it.
     """
 
     answers: Mapping[int, Json | None]
@@ -79,6 +80,16 @@ class Operation:
     media: str = "application/json"
     streams: bool = False
     summary: str = ""
+    headers: Mapping[str, Json] = field(default_factory=dict)
+    required_headers: Mapping[str, Json] = field(default_factory=dict)
+    patches: bool = False
+
+    def parameters(self) -> list[Json]:
+        """What is asked for beside the path and the body."""
+        found = [{"name": name, "in": "query", "schema": schema} for name, schema in self.query.items()]
+        found += [{"name": name, "in": "header", "schema": schema} for name, schema in self.headers.items()]
+        must = self.required_headers.items()
+        return found + [{"name": name, "in": "header", "required": True, "schema": schema} for name, schema in must]
 
 
 class DescribedRoute(Route):
@@ -94,7 +105,7 @@ class DescribedRoute(Route):
         operation = self.operation
         told = operation.summary or " ".join((inspect.getdoc(self.endpoint) or "").split())
         named = [{"name": name, "in": "path", "required": True, "schema": TEXT} for name in self.param_convertors]
-        asked = [{"name": name, "in": "query", "schema": schema} for name, schema in operation.query.items()]
+        asked = operation.parameters()
         words: Json = {
             "operationId": re.sub(r"\W+", "_", f"{self.method.lower()}{self.path_format}").rstrip("_"),
             "description": told,
@@ -106,7 +117,8 @@ class DescribedRoute(Route):
         if named or asked:
             words["parameters"] = [*named, *asked]
         if operation.body is not None:
-            words["requestBody"] = {"required": True, "content": _content(operation.body)}
+            patch = _content(operation.body, MERGE_PATCH) if operation.patches else {}
+            words["requestBody"] = {"required": True, "content": _content(operation.body) | patch}
         if self.path in OPEN_PATHS:
             words["security"] = []
         return words

@@ -41,6 +41,7 @@ from toolwire.gateway.openapi import (
     record,
     text,
 )
+from toolwire.gateway.query import read_number
 from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import TransferLimits
 from toolwire.hub.submitting import submit_result_tool
@@ -127,10 +128,10 @@ class Turns:
         _require_caller(request)
         if {"before", "after"} <= request.query_params.keys():
             raise Rejected(_wrong("before and after are two directions; give one of them"))
-        limit, after = _number(request, "limit", 50, MOST_LISTED), _number(request, "after", -1, 2**53)
+        limit, after = read_number(request, "limit", 50, MOST_LISTED), read_number(request, "after", -1, 2**53)
         with _faults():
             if after < 0:
-                before = _number(request, "before", -1, 2**53)
+                before = read_number(request, "before", -1, 2**53)
                 return json_response(await self._older(None if before < 0 else before, limit))
             rows = await self._service.store.turns_after(after, limit=limit)
         body = {"data": [_row(row.value) for row in rows], "next": rows[-1].cursor if rows else after}
@@ -317,16 +318,6 @@ def _last_event(request: Request) -> Place | None:
     if len(parts) != 2 or not all(part.isascii() and part.isdecimal() and len(part) <= 15 for part in parts):
         raise Rejected(_wrong('Last-Event-ID is the id of an event of this turn, such as "2.7"'))
     return int(parts[0]), int(parts[1])
-
-
-def _number(request: Request, name: str, usual: int, most: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return usual
-    least = 1 if name == "limit" else 0
-    if not (text.isascii() and text.isdecimal() and len(text) <= 16 and least <= int(text) <= most):
-        raise Rejected(_wrong(f"{name} is a number from {least} to {most}"))
-    return int(text)
 
 
 def _pending(waits: Sequence[Wait], state: str) -> list[Wait]:

@@ -43,7 +43,7 @@ USUAL_HOME = StoreSettings().home
 Entries = dict[tuple[str, ...], SettingEntry]
 PATHS = frozenset(
     "grant.roots store.home tools.skills_path search.folder workspace.identity workspace.known_hosts "
-    "services.NAME.socket registry.files bus.credentials bus.ca bus.cert bus.key fleet.folder "
+    "services.NAME.socket registry.files records.key_file bus.credentials bus.ca bus.cert bus.key fleet.folder "
     "edge.ca edge.cert edge.key edge.signing_key".split()
 )
 IN_STATE = frozenset({"services.NAME.socket"})

@@ -532,6 +532,31 @@ class RegistrySettings(Section):
     )
 
 
+class RecordSettings(Section):
+    """Records that agents and people share, and who may reach them over HTTP."""
+
+    readers: Words = Field(
+        default=(), description="Variables of those tokens of `serve` that may read public records over HTTP."
+    )
+    writers: Words = Field(
+        default=(), description="Variables of those tokens of `serve` that may read, write and delete records."
+    )
+    admins: Words = Field(
+        default=(),
+        description="Variables of those tokens of `serve` that may also write definitions of types, agents, webhooks "
+        "and configurations with secrets.",
+    )
+    strict: bool = Field(
+        default=False, description="Whether the type of a record has to be defined by a schema.def.v1 record."
+    )
+    key_file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="File with the key that secret records are encrypted with; unset is `records.key` in your own "
+        "state folder. Processes on several machines that share a store need the same key.",
+    )
+
+
 class StoreSettings(Section):
     home: str = Field(default=".toolwire", min_length=1, description="Folder that keeps turns, records and results.")
     kind: Literal["sqlite", "memory", "libsql", "postgres"] = Field(default="sqlite", description="What keeps them.")
@@ -868,6 +893,7 @@ class Settings(Section):
     services: dict[str, ServiceSettings] = Field(default_factory=dict)
     bus_services: dict[str, BusServiceSettings] = Field(default_factory=dict)
     registry: RegistrySettings = RegistrySettings()
+    records: RecordSettings = RecordSettings()
     store: StoreSettings = StoreSettings()
     bus: BusSettings = BusSettings()
     fleet: FleetSettings = FleetSettings()
