@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from toolwire.errors import Conflict, NotFound
+from toolwire.errors import Conflict, NotFound, StoreError
 from toolwire.protocol import breadcrumbs
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordQuery, Sensitivity, Visibility
 from toolwire.protocol.records import AuditRow
 from toolwire.record import record_rules
-from toolwire.record.contract import RecordStore
-from toolwire.record.memory import MemoryStore
+from toolwire.record.contract import RecordStore, Store
+from toolwire.record.projects import of_project
 
 from .conftest import NOW
 
@@ -26,11 +26,6 @@ def a_record(record_id: str = "r1", *, schema: str = "note.v1", **more: Any) -> 
     return Record(record_id, schema_name=schema, **fields | more)
 
 
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore(clock=lambda: NOW)
-
-
 async def listed(store: RecordStore, **query: Any) -> list[str]:
     return [one.value.id for one in await store.records(RecordQuery(**query))]
 
@@ -40,7 +35,7 @@ async def changes(store: RecordStore, cursor: int = 0) -> list[tuple[str, str, i
     return [(change.kind.value, change.record.id, change.record.version) for _, change in found]
 
 
-async def test_a_new_record_is_version_1_with_one_change(store: MemoryStore) -> None:
+async def test_a_new_record_is_version_1_with_one_change(store: Store) -> None:
     context = {"text": HOSTILE, "$ref": [None, 1.5, 2**70, float("inf"), {"ü": ()}], "a": {"b": [{}]}}
     more: dict[str, Any] = {
         "title": HOSTILE, "tags": (HOSTILE, "ü"), "context": context, "ttl": {"uses": 3}, "llm_hints": {"m": 1},
@@ -65,12 +60,12 @@ async def test_a_new_record_is_version_1_with_one_change(store: MemoryStore) -> 
     assert len(await store.audit_log()) == 1
 
 
-async def test_what_was_left_out_is_filled_in_by_the_store(store: MemoryStore) -> None:
+async def test_what_was_left_out_is_filled_in_by_the_store(store: Store) -> None:
     kept = await store.create_record(a_record(created_at=0.0, version=7))
     assert (kept.version, kept.created_at, kept.updated_at, kept.updated_by) == (1, NOW, NOW, "ann")
 
 
-async def test_the_same_key_gives_the_first_answer_back_even_after_an_update(store: MemoryStore) -> None:
+async def test_the_same_key_gives_the_first_answer_back_even_after_an_update(store: Store) -> None:
     first = await store.create_record(a_record(context={"a": 1, "b": 2}, uses_left=5), key="k")
     again = a_record("r2", context={"b": 2, "a": 1}, created_at=NOW + 5, expires_at=NOW + 50, turn_id="other")
     assert await store.create_record(again, key="k", audit=NOTED) == first
@@ -87,7 +82,7 @@ async def test_the_same_key_gives_the_first_answer_back_even_after_an_update(sto
     assert await store.audit_log() == []
 
 
-async def test_a_key_is_not_free_again_when_its_record_is_gone(store: MemoryStore) -> None:
+async def test_a_key_is_not_free_again_when_its_record_is_gone(store: Store) -> None:
     """Else what must happen once could happen again."""
     await store.create_record(a_record(), key="k")
     await store.create_record(a_record("over", expires_at=NOW - 1), key="l")
@@ -104,7 +99,7 @@ async def test_a_key_is_not_free_again_when_its_record_is_gone(store: MemoryStor
         await store.create_record(a_record("r2"), key="k")
 
 
-async def test_an_update_takes_the_place_of_the_version_that_was_read(store: MemoryStore) -> None:
+async def test_an_update_takes_the_place_of_the_version_that_was_read(store: Store) -> None:
     first = await store.create_record(a_record(tags=("a", "b"), uses_left=3, ttl={"uses": 3}))
     await store.use_record("r1")
     given = replace(
@@ -131,7 +126,7 @@ async def test_an_update_takes_the_place_of_the_version_that_was_read(store: Mem
     assert len(await store.audit_log()) == 1
 
 
-async def test_a_deleted_record_takes_its_history_along_and_leaves_a_change(store: MemoryStore) -> None:
+async def test_a_deleted_record_takes_its_history_along_and_leaves_a_change(store: Store) -> None:
     first = await store.create_record(a_record(context={"n": 1}, tags=("a",)))
     second = await store.update_record(replace(first, context={"n": 2}), 1)
     with pytest.raises(Conflict, match="is at version 2, not 1"):
@@ -152,7 +147,7 @@ async def test_a_deleted_record_takes_its_history_along_and_leaves_a_change(stor
     assert len(await store.audit_log()) == 1
 
 
-async def test_changes_of_a_deleted_record_keep_nothing_that_was_sensitive(store: MemoryStore) -> None:
+async def test_changes_of_a_deleted_record_keep_nothing_that_was_sensitive(store: Store) -> None:
     first = await store.create_record(a_record(context={"name": "Ann Doe"}))
     await store.update_record(replace(first, sensitivity=Sensitivity.PII, context={"born": "1970"}), 1)
     await store.create_record(a_record("r2", context={"n": 1}))
@@ -162,7 +157,7 @@ async def test_changes_of_a_deleted_record_keep_nothing_that_was_sensitive(store
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-async def test_what_has_expired_is_not_found_whether_or_not_it_was_dropped(store: MemoryStore, dropped: bool) -> None:
+async def test_what_has_expired_is_not_found_whether_or_not_it_was_dropped(store: Store, dropped: bool) -> None:
     over = a_record("over", expires_at=NOW, tags=("a",))
     last = a_record("last", uses_left=1)
     for record in (over, last, a_record("stays", expires_at=NOW + 1, uses_left=1)):
@@ -188,13 +183,13 @@ async def test_what_has_expired_is_not_found_whether_or_not_it_was_dropped(store
     assert told[-1] == ("created", "over", 1)
 
 
-async def test_only_so_many_are_dropped_at_once(store: MemoryStore) -> None:
+async def test_only_so_many_are_dropped_at_once(store: Store) -> None:
     for number in range(3):
         await store.create_record(a_record(f"r{number}", expires_at=NOW - 1))
     assert [len(await store.expire_records(limit=2)) for _ in range(3)] == [2, 1, 0]
 
 
-async def test_uses_are_counted_down_each_once(store: MemoryStore) -> None:
+async def test_uses_are_counted_down_each_once(store: Store) -> None:
     await store.create_record(a_record(uses_left=3))
     await store.create_record(a_record("any"))
     used = await asyncio.gather(*(store.use_record("r1") for _ in range(5)), return_exceptions=True)
@@ -205,7 +200,7 @@ async def test_uses_are_counted_down_each_once(store: MemoryStore) -> None:
     assert len(await changes(store)) == 2, "a use is no change"
 
 
-async def test_of_writers_at_the_same_moment_one_wins(store: MemoryStore) -> None:
+async def test_of_writers_at_the_same_moment_one_wins(store: Store) -> None:
     """Each version and each key is given once."""
     made = await asyncio.gather(*(store.create_record(a_record(f"r{n}"), key="tick") for n in range(4)))
     [name] = {one.id for one in made}
@@ -249,11 +244,12 @@ LISTS: Sequence[tuple[dict[str, Any], str]] = (
     ({"since": NOW + 1, "until": NOW + 3, "all_tags": ("x",)}, "ba"),
     ({"since": NOW + 9}, ""),
     ({"since": float("-inf"), "until": float("inf")}, "dcbae"),
+    ({"since": float("nan")}, ""),
     ({"schema_name": HOSTILE, "any_tags": (HOSTILE,), "text": HOSTILE, "created_by": HOSTILE}, ""),
 )
 
 
-async def test_lists_are_filtered_and_come_newest_first(store: MemoryStore) -> None:
+async def test_lists_are_filtered_and_come_newest_first(store: Store) -> None:
     for record in RECORDS:
         await store.create_record(record)
         await store.create_record(replace(record, project="other"))
@@ -267,10 +263,12 @@ async def test_lists_are_filtered_and_come_newest_first(store: MemoryStore) -> N
             before = page[-1].cursor
         assert paged == whole
     assert await store.records(RecordQuery(), limit=0) == await store.records(RecordQuery(), before=0) == []
+    assert await store.records(RecordQuery(), before=-(2**70)) == []
+    assert len(await store.records(RecordQuery(), before=2**70)) == 5
     assert await store.records(RecordQuery(), limit=-1) == []
 
 
-async def test_a_follower_misses_no_change_and_sees_each_as_it_was(store: MemoryStore) -> None:
+async def test_a_follower_misses_no_change_and_sees_each_as_it_was(store: Store) -> None:
     first = await store.create_record(a_record(title="1"))
     await store.create_record(a_record("elsewhere", project="other"))
     for version in (1, 2):
@@ -287,7 +285,7 @@ async def test_a_follower_misses_no_change_and_sees_each_as_it_was(store: Memory
 
 
 async def test_history_and_changes_are_bounded_and_the_first_version_stays(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_rules, "MOST_VERSIONS", 3)
     record = await store.create_record(a_record(title="1"), key="k")
@@ -322,7 +320,7 @@ def nested(levels: int) -> dict[str, Any]:
     return {"a": value}
 
 
-async def test_what_is_too_large_is_refused_and_the_largest_is_kept(store: MemoryStore) -> None:
+async def test_what_is_too_large_is_refused_and_the_largest_is_kept(store: Store) -> None:
     for more, words in (*UNFIT, ({"context": nested(65)}, "nested at most 64"), ({"context": nested(900)}, "nested")):
         with pytest.raises(Conflict, match=words):
             await store.create_record(a_record(**more))
@@ -341,10 +339,35 @@ def stamped() -> dict[str, Any]:
     return {"updated_by": "\U0001f40b" * 200, "updated_at": NOW}
 
 
-async def test_many_records_of_one_moment_have_an_order(store: MemoryStore) -> None:
+async def test_many_records_of_one_moment_have_an_order(store: Store) -> None:
     for number in range(5):
         await store.create_record(a_record(f"r{number}"))
     await store.create_record(a_record("earlier", created_at=NOW - 0.000_01))
     assert await listed(store) == ["r4", "r3", "r2", "r1", "r0", "earlier"]
     assert await listed(store, until=NOW) == ["earlier"]
     assert await listed(store, since=NOW, until=NOW + 0.000_001) == ["r4", "r3", "r2", "r1", "r0"]
+
+
+async def test_T230_records_are_a_projects_own(store: Store) -> None:
+    mine, other = of_project(store, "tenant-a"), of_project(store, "tenant-b")
+    for view in (mine, other):
+        await view.create_record(a_record(project=view.project, title=view.project, uses_left=2), key="k")
+    for read in (mine.record, mine.use_record):
+        assert (await read("r1", project="tenant-b")).title == "tenant-a"
+    assert [one.value.title for one in await mine.records(RecordQuery(), project="tenant-b")] == ["tenant-a"]
+    assert [one.title for one in await mine.record_history("r1", project="tenant-b")] == ["tenant-a"]
+    assert [change.record.title for _, change in await mine.record_changes(project="tenant-b")] == ["tenant-a"]
+    await mine.delete_record("r1", by="ann", project="tenant-b")
+    assert await mine.expire_records(project="tenant-b") == []
+    assert (await other.record("r1")).uses_left == 2
+    assert await mine.last_change(project="tenant-b") != await other.last_change()
+    other_record = a_record(project="tenant-b")
+    for write in (mine.create_record, lambda record: mine.update_record(record, 1)):
+        with pytest.raises(StoreError, match="is not the one whose record is open"):
+            await write(other_record)
+
+
+async def test_T230_control_a_project_changes_its_own_record(store: Store) -> None:
+    view = of_project(store, "tenant-a")
+    record = await view.create_record(a_record(project="tenant-a"))
+    assert (await view.update_record(replace(record, title="New"), 1)).title == "New"

@@ -1,7 +1,7 @@
 """The promise that every store keeps. `tests/record/` runs one suite over all of them.
 
 A store is the sum of small contracts: turns, calls, approvals, the audit log, metrics, budgets, provenance, bodies,
-registered tools and cards.
+registered tools, cards and records.
 A part that needs one of them takes that one. Which owners are alive is a contract of its own, `liveness.py`.
 """
 
@@ -845,6 +845,7 @@ class Store(
     EventStore,
     RegistryStore,
     CardStore,
+    RecordStore,
     Protocol,
 ):
     """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from toolwire.breadcrumbs.rules.words import WordMatch
 from toolwire.errors import StoreError
@@ -23,7 +23,7 @@ _Key = tuple[str, str]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _MemoryRecord:
     """A record: its current version as that was made, how many uses of it are left, and earlier versions."""
 
     number: int
@@ -41,7 +41,7 @@ class MemoryRecords:
     """The records of all projects. Changes give back what came of them, or why they are refused."""
 
     def __init__(self) -> None:
-        self._kept: dict[_Key, _Kept] = {}
+        self._kept: dict[_Key, _MemoryRecord] = {}
         self._numbers: dict[str, list[int]] = {}
         self._by_number: dict[int, _Key] = {}
         self._keys: dict[_Key, UsedKey] = {}
@@ -67,7 +67,7 @@ class MemoryRecords:
             self._drop(before, ChangeKind.EXPIRED, now)
         record = record_rules.read(record.project, record.id, body)
         number = self._free(record_rules.number_of(record.created_at))
-        self._kept[where] = _Kept(number, record, [], record.uses_left, place[1])
+        self._kept[where] = _MemoryRecord(number, record, [], record.uses_left, place[1])
         self._by_number[number] = where
         insort(self._numbers.setdefault(record.project, []), number)
         if key:
@@ -80,13 +80,10 @@ class MemoryRecords:
         kept = self._alive(record.project, record.id, now)
         new = record_rules.next_version(None if kept is None else kept.record, record, expected, now)
         if kept is None or isinstance(new, StoreError):
-            return new
-        body = record_rules.written(new)
-        if (refusal := record_rules.checked(new, body)) is not None:
-            return refusal
+            return cast("StoreError", new)
         kept.earlier.append(kept.made)
         del kept.earlier[1 : len(kept.earlier) - record_rules.MOST_VERSIONS]
-        kept.made, kept.uses_left = record_rules.read(new.project, new.id, body), new.uses_left
+        kept.made, kept.uses_left = new.record, new.record.uses_left
         self._changed(ChangeKind.UPDATED, kept.made, now)
         self.index.put(kept.number, kept.made, self._last)
         return kept.made
@@ -108,8 +105,7 @@ class MemoryRecords:
         kept = self._alive(project, record_id, now)
         if kept is None:
             return record_rules.no_record(record_id)
-        if kept.uses_left is not None:
-            kept.uses_left -= 1
+        kept.uses_left = record_rules.used(kept.record).uses_left
         return kept.record
 
     def fitting(self, project: str, query: RecordQuery, before: int | None, now: float) -> Iterator[Numbered[Record]]:
@@ -152,7 +148,7 @@ class MemoryRecords:
             self._drop(kept, ChangeKind.EXPIRED, now)
         return [kept.record for kept in over]
 
-    def _alive(self, project: str, record_id: str, now: float) -> _Kept | None:
+    def _alive(self, project: str, record_id: str, now: float) -> _MemoryRecord | None:
         kept = self._kept.get((project, record_id))
         return None if kept is None or record_rules.is_over(kept.record, now) else kept
 
@@ -176,7 +172,7 @@ class MemoryRecords:
         while changes[0].value.at < now - record_rules.CHANGES_S:
             changes.popleft()
 
-    def _drop(self, kept: _Kept, kind: ChangeKind, now: float, by: str = "") -> None:
+    def _drop(self, kept: _MemoryRecord, kind: ChangeKind, now: float, by: str = "") -> None:
         record = kept.record
         del self._kept[record.project, record.id], self._by_number[kept.number]
         numbers = self._numbers[record.project]

@@ -13,8 +13,11 @@ from toolwire.record.lease_rows import NOW
 _PLACE = re.compile(r"'[^']*'|\?(\d*)")
 _TYPELESS = re.compile(r"\?(\d+) IS NULL")
 _BY_ID = (
-    (re.compile(r"\b((?:\w+\.)?project) = (\S+) AND ((?:\w+\.)?(?:turn_)?id (?:=|IN))"), r"\1 || '' = \2 AND \3"),
-    (re.compile(r"\b((?:\w+\.)?(?:turn_)?id = \S+) AND ((?:\w+\.)?project) = "), r"\1 AND \2 || '' = "),
+    (
+        re.compile(r"\b((?:\w+\.)?project) = (\S+) AND ((?:\w+\.)?(?:turn_|record_)?id (?:=|IN))"),
+        r"\1 || '' = \2 AND \3",
+    ),
+    (re.compile(r"\b((?:\w+\.)?(?:turn_|record_)?id = \S+) AND ((?:\w+\.)?project) = "), r"\1 AND \2 || '' = "),
     (
         re.compile(r"\b((?:turn_)?id IN \(SELECT value FROM json_each\(\S+\)\)) AND project = "),
         r"\1 AND project || '' = ",

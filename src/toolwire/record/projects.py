@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from toolwire.errors import StoreError
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
+from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery
 from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
@@ -399,6 +400,67 @@ class ProjectStore:
 
     def result_card(self, card_id: str, *, project: str | None = None) -> Doing[ResultCard]:  # noqa: ARG002 -- its own
         return self.whole.result_card(card_id, project=self.project)
+
+    def create_record(self, record: Record, *, key: str = "", audit: Sequence[AuditRow] = ()) -> Doing[Record]:
+        self._require(record, *audit)
+        return self.whole.create_record(record, key=key, audit=audit)
+
+    def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Doing[Record]:
+        self._require(record, *audit)
+        return self.whole.update_record(record, expected, audit=audit)
+
+    def delete_record(
+        self,
+        record_id: str,
+        *,
+        by: str,
+        expected: int | None = None,
+        audit: Sequence[AuditRow] = (),
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[Record]:
+        self._require(*audit)
+        return self.whole.delete_record(record_id, by=by, expected=expected, audit=audit, project=self.project)
+
+    def record(self, record_id: str, *, project: str | None = None) -> Doing[Record]:  # noqa: ARG002 -- its own
+        return self.whole.record(record_id, project=self.project)
+
+    def use_record(self, record_id: str, *, project: str | None = None) -> Doing[Record]:  # noqa: ARG002 -- its own
+        return self.whole.use_record(record_id, project=self.project)
+
+    def records(
+        self,
+        query: RecordQuery,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[Numbered[Record]]]:
+        return self.whole.records(query, limit=limit, before=before, project=self.project)
+
+    def record_history(
+        self,
+        record_id: str,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[Record]]:
+        return self.whole.record_history(record_id, limit=limit, before=before, project=self.project)
+
+    def record_changes(
+        self,
+        cursor: int = 0,
+        *,
+        limit: int = 100,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[Numbered[RecordChange]]]:
+        return self.whole.record_changes(cursor, limit=limit, project=self.project)
+
+    def last_change(self, *, project: str | None = None) -> Doing[int]:  # noqa: ARG002 -- its own
+        return self.whole.last_change(project=self.project)
+
+    def expire_records(self, *, limit: int = 1000, project: str | None = None) -> Doing[list[Record]]:  # noqa: ARG002 -- its own
+        return self.whole.expire_records(limit=limit, project=self.project)
 
     def _only(self, project: str) -> str:
         if project != self.project:

@@ -5,14 +5,14 @@ more than another one. What a store looks for is taken out of that: names, dates
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
 
 from toolwire.breadcrumbs.rules.words import query_words
-from toolwire.errors import Conflict, NotFound
+from toolwire.errors import Conflict, NotFound, StoreError
 from toolwire.protocol.breadcrumbs import (
     LONGEST_RECORD_NAME,
     LONGEST_TAG,
@@ -34,12 +34,13 @@ MOST_VERSIONS = 1_000
 MOST_CHANGES = 100_000
 """Changes of a project that are kept for those who follow them."""
 CHANGES_S = 7 * 86_400.0
+MOST_USES = 1_000_000_000
 KEYS_S = 30 * 86_400.0
 """How long a key is known for which a record was created that is gone by now."""
 _MICROSECONDS = 1_000_000
 NUMBERS_AT_ONCE = 1 << 20
 """So far from its date, in microseconds, may the number of a record be that was created together with others."""
-_LAST_DATE = 2.0**33
+LAST_DATE = 2.0**33
 
 
 class UsedKey(NamedTuple):
@@ -107,11 +108,13 @@ def checked(record: Record, body: str) -> Conflict | None:
         return Conflict(f"a record is nested at most {MOST_LEVELS} levels deep; flatten its context")
     if not all(map(_is_date, (record.created_at, record.updated_at, record.expires_at))):
         return Conflict("the dates of a record are seconds since 1970, before the year 2242; give such ones")
+    if record.uses_left is not None and not 0 <= record.uses_left <= MOST_USES:
+        return Conflict(f"a record can be used at most {MOST_USES:,} times; leave the limit out for more")
     return None
 
 
 def _is_date(at: float | None) -> bool:
-    return at is None or (math.isfinite(at) and 0 <= at < _LAST_DATE)
+    return at is None or (math.isfinite(at) and 0 <= at < LAST_DATE)
 
 
 def _levels(record: Record) -> int:
@@ -133,13 +136,32 @@ def is_over(record: Record, now: float) -> bool:
     return (record.expires_at is not None and record.expires_at <= now) or record.uses_left == 0
 
 
+def ends_at(record: Record, now: float) -> float | None:
+    """From when on a record is not found: its date, or now where its uses are over."""
+    if record.uses_left is None or record.uses_left > 0:
+        return record.expires_at
+    return now if record.expires_at is None else min(record.expires_at, now)
+
+
+def used(record: Record) -> Record:
+    """A record that is used once more; itself, where uses are not counted."""
+    return record if record.uses_left is None else replace(record, uses_left=record.uses_left - 1)
+
+
 def first_version(record: Record, now: float) -> Record:
     at = record.created_at or now
     updated_by, updated_at = record.updated_by or record.created_by, record.updated_at or at
     return replace(record, version=1, created_at=at, updated_by=updated_by, updated_at=updated_at)
 
 
-def next_version(kept: Record | None, record: Record, expected: int, now: float) -> Record | Conflict | NotFound:
+class NextVersion(NamedTuple):
+    """What takes the place of the current version, and how it is kept."""
+
+    record: Record
+    body: str
+
+
+def next_version(kept: Record | None, record: Record, expected: int, now: float) -> NextVersion | StoreError:
     """The version that takes the place of the kept one. Who created it, and when, stays as it is.
 
     So do the uses that are left, which others may have counted meanwhile, unless the lifetime is another one now.
@@ -149,10 +171,12 @@ def next_version(kept: Record | None, record: Record, expected: int, now: float)
     if kept.version != expected:
         return other_version(kept, expected)
     uses_left = kept.uses_left if record.ttl == kept.ttl else record.uses_left
-    return replace(
+    new = replace(
         record, version=kept.version + 1, created_by=kept.created_by, created_at=kept.created_at, uses_left=uses_left,
         updated_at=record.updated_at or now,
     )  # fmt: skip
+    body = written(new)
+    return checked(new, body) or NextVersion(read(new.project, new.id, body), body)
 
 
 def replayed(used: UsedKey, digest: str) -> Conflict | None:
@@ -218,11 +242,15 @@ def fits(record: Record, query: RecordQuery, words: Collection[str]) -> bool:
         and (query.since is None or record.created_at >= query.since)
         and (query.until is None or record.created_at < query.until)
         and may_be_shown(record, query)
-        and (not query.text.strip() or _has_words(words, query_words(query.text)))
+        and has_text(words, query.text)
     )
 
 
-def _has_words(words: Collection[str], wanted: Sequence[str]) -> bool:
+def has_text(words: Collection[str], text: str) -> bool:
+    """Whether all words of a text are among those of a record."""
+    if not text.strip():
+        return True
+    wanted = query_words(text)
     return bool(wanted) and all(word in words for word in wanted)
 
 

@@ -714,11 +714,81 @@ _CALL_MARKS = (
     "CREATE INDEX starts_detached ON starts (project, turn_id) WHERE detached = 1",
 )
 
+# Records that agents and people share: the current versions, the earlier ones, what happened to them, and the keys for
+# which they were created. A number is a date in microseconds. The body is the last column, so that others are read
+# without it.
+_SHARED_RECORDS = (
+    """
+    CREATE TABLE shared_records (
+        number INTEGER PRIMARY KEY,
+        project TEXT NOT NULL,
+        record_id TEXT NOT NULL,
+        schema_name TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        visibility TEXT NOT NULL,
+        sensitivity TEXT NOT NULL,
+        created_by TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        ends_at REAL,
+        uses_left INTEGER,
+        changed INTEGER NOT NULL,
+        key_digest TEXT,
+        body TEXT NOT NULL,
+        UNIQUE (record_id, project)
+    ) STRICT
+    """,
+    "CREATE INDEX shared_records_by_project ON shared_records (project, number)",
+    "CREATE INDEX shared_records_by_schema ON shared_records (project, schema_name, number)",
+    "CREATE INDEX shared_records_by_author ON shared_records (project, created_by, number)",
+    "CREATE INDEX shared_records_ending ON shared_records (project, ends_at) WHERE ends_at IS NOT NULL",
+    """
+    CREATE TABLE record_tags (
+        project TEXT NOT NULL,
+        tag TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        PRIMARY KEY (project, tag, number)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE record_versions (
+        changed INTEGER PRIMARY KEY,
+        project TEXT NOT NULL,
+        record_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        UNIQUE (record_id, project, version)
+    ) STRICT
+    """,
+    """
+    CREATE TABLE record_changes (
+        seq INTEGER PRIMARY KEY,
+        project TEXT NOT NULL,
+        record_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        at REAL NOT NULL,
+        body TEXT
+    ) STRICT
+    """,
+    "CREATE INDEX record_changes_by_project ON record_changes (project, seq)",
+    """
+    CREATE TABLE record_keys (
+        project TEXT NOT NULL,
+        key_digest TEXT NOT NULL,
+        record_id TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        gone_at REAL,
+        PRIMARY KEY (project, key_digest)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX record_keys_gone ON record_keys (gone_at) WHERE gone_at IS NOT NULL",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
     _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE, _TURN_KEYS, _RECORD_KEYS, _APPROVAL_KEYS, _SUM_KEYS, _AUDIT_KEYS,
-    _BODIES, _EVENTS, _REGISTRY, _DISPATCHES, _CALL_MARKS,
+    _BODIES, _EVENTS, _REGISTRY, _DISPATCHES, _CALL_MARKS, _SHARED_RECORDS,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

@@ -67,6 +67,7 @@ from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import open_folder, prepare, signature
 from toolwire.record.reader import Reader
+from toolwire.record.record_store import SqliteRecordStore
 from toolwire.record.retention import AT_FULL_SPEED, AuditCut, KeepLimits, Pruned, PrunePace, Retention
 from toolwire.record.rows import (
     DEFAULT,
@@ -110,7 +111,7 @@ class _Run(NamedTuple):
     lapses: int
 
 
-class SqliteStore(ClosingStore):
+class SqliteStore(SqliteRecordStore, ClosingStore):
     """Keeps everything under one folder: what a method has answered survives `kill -9` and a power cut.
 
     Any number of processes may use the same folder. A turn belongs to the store that began or resumed it until it

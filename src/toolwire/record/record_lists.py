@@ -1,0 +1,185 @@
+"""Lists of records in the SQLite store: first their numbers, from the index that has the fewest, then what else holds.
+
+Which index that is depends on what is kept, and no planner knows it: so it is looked up how many rows each of them has,
+up to some number. The rows themselves are found by their numbers, a few at a time, and the other conditions looked at.
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterator, Sequence
+from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+import orjson
+
+from toolwire.breadcrumbs.rules.words import record_words
+from toolwire.protocol.breadcrumbs import Record, RecordQuery
+from toolwire.record import record_rules
+from toolwire.record.contract import Numbered
+from toolwire.record.rows import Row, column
+
+_PROBED = 1_000
+"""So many rows of an index are looked at to tell which has the fewest."""
+_FEW, _MANY = 32, 2_048
+"""Rows that are looked at together: the first time beyond what is asked for, and at most."""
+_NEWEST = 1 << 62
+
+_NUMBERS = """
+    SELECT number FROM {table} WHERE project = ?{condition} AND number >= ? AND number < ?
+    ORDER BY number DESC LIMIT ?
+"""
+_BY_TAG = _NUMBERS.format(table="record_tags", condition=" AND tag = ?")
+_BY_SCHEMA = _NUMBERS.format(
+    table="shared_records INDEXED BY shared_records_by_schema", condition=" AND schema_name = ?"
+)
+_BY_AUTHOR = _NUMBERS.format(
+    table="shared_records INDEXED BY shared_records_by_author", condition=" AND created_by = ?"
+)
+_OF_PROJECT = _NUMBERS.format(table="shared_records INDEXED BY shared_records_by_project", condition="")
+_ROWS = """
+    SELECT number, record_id, uses_left, body FROM shared_records
+    WHERE number IN (SELECT CAST(value AS INTEGER) FROM json_each(?)) AND project = ?
+        AND (ends_at IS NULL OR ends_at > ?){conditions}
+    ORDER BY number DESC LIMIT ?
+"""
+_HAS_TAGS = """
+    AND (SELECT count(*) FROM record_tags t WHERE t.project = shared_records.project
+         AND t.tag IN (SELECT value FROM json_each(?)) AND t.number = shared_records.number) >= ?
+"""
+
+
+class _Index(NamedTuple):
+    """The statements that give numbers in descending order, whose union is wanted: nearly always one."""
+
+    asked: tuple[tuple[str, Row], ...]
+
+
+class _Range(NamedTuple):
+    """Numbers from the first up to the last, which is not among them."""
+
+    first: int
+    last: int
+
+
+def listed(
+    connection: sqlite3.Connection, query: RecordQuery, limit: int, before: int | None, project: str, now: float
+) -> list[Numbered[Record]]:
+    """The newest records that fit."""
+    if any(at is not None and math.isnan(at) for at in (query.since, query.until)):
+        return []
+    wanted, numbers = max(limit, 0), _candidates(connection, query, before, project)
+    found: list[Numbered[Record]] = []
+    batch = wanted + _FEW
+    while len(found) < wanted and (some := list(islice(numbers, batch))):
+        found += numbered(connection, some, query, project, now, wanted - len(found))
+        batch = min(batch * 4, _MANY)
+    return found
+
+
+def numbered(
+    connection: sqlite3.Connection, numbers: Sequence[int], query: RecordQuery, project: str, now: float, limit: int
+) -> list[Numbered[Record]]:
+    """Those of the records with these numbers that fit, the newest first."""
+    conditions, given = _conditions(query)
+    # The words of a text are looked for in what was read, so any of these may drop out.
+    text = query.text.strip()
+    most = len(numbers) if text else limit
+    sql = _ROWS.format(conditions=conditions)
+    rows = connection.execute(sql, (orjson.dumps(numbers).decode(), column(project), now, *given, most)).fetchall()
+    read = (Numbered(row[0], record_rules.read(project, row[1], row[3], row[2])) for row in rows)
+    if text:
+        read = (one for one in read if record_rules.has_text(record_words(one.value).split(), text))
+    return list(islice(read, limit))
+
+
+def _conditions(query: RecordQuery) -> tuple[str, list[object]]:
+    """What must hold of a row, whichever index it was found by."""
+    said: list[tuple[str, Sequence[object]]] = []
+    if query.schema_name:
+        said.append((" AND schema_name = ?", [column(query.schema_name)]))
+    if query.created_by:
+        said.append((" AND created_by = ?", [column(query.created_by)]))
+    if query.reader is not None:
+        said.append((" AND (visibility <> 'private' OR created_by = ?)", [column(query.reader)]))
+    if query.public_only:
+        said.append((" AND visibility = 'public'", []))
+    if query.without_pii:
+        said.append((" AND sensitivity <> 'pii'", []))
+    if query.since is not None:
+        said.append((" AND created_at >= ?", [_date(query.since)]))
+    if query.until is not None:
+        said.append((" AND created_at < ?", [_date(query.until)]))
+    if query.all_tags:
+        said.append((_HAS_TAGS, _tags(query.all_tags)))
+    if query.any_tags:
+        said.append((_HAS_TAGS, [_tags(query.any_tags)[0], 1]))
+    return "".join(sql for sql, _ in said), [value for _, values in said for value in values]
+
+
+def _tags(tags: Sequence[str]) -> list[object]:
+    """Distinct tags as a statement takes them, and how many they are."""
+    distinct = list(dict.fromkeys(map(column, tags)))
+    return [orjson.dumps(distinct).decode(), len(distinct)]
+
+
+def _candidates(connection: sqlite3.Connection, query: RecordQuery, before: int | None, project: str) -> Iterator[int]:
+    """The numbers of all records that may fit, the newest first, without repetition."""
+    span = _span(query, before)
+    indexes = _indexes(query, column(project))
+    best = indexes[0]
+    if len(indexes) > 1:
+        best = min(indexes, key=partial(_density, connection, span))
+    streams = [_stream(connection, sql, given, span) for sql, given in best.asked]
+    last = None
+    for number in streams[0] if len(streams) == 1 else merge(*streams, reverse=True):
+        if number != last:
+            last = number
+            yield number
+
+
+def _indexes(query: RecordQuery, project: str) -> list[_Index]:
+    found = [_Index(((_BY_TAG, (project, tag)),)) for tag in dict.fromkeys(map(column, query.all_tags))]
+    if query.any_tags:
+        tags = dict.fromkeys(map(column, query.any_tags))
+        found.append(_Index(tuple((_BY_TAG, (project, tag)) for tag in tags)))
+    if query.schema_name:
+        found.append(_Index(((_BY_SCHEMA, (project, column(query.schema_name))),)))
+    if query.created_by:
+        found.append(_Index(((_BY_AUTHOR, (project, column(query.created_by))),)))
+    return found or [_Index(((_OF_PROJECT, (project,)),))]
+
+
+def _density(connection: sqlite3.Connection, span: _Range, index: _Index) -> tuple[int, int]:
+    """How many rows an index has, up to some number, and how new the last of those is."""
+    count, oldest = 0, _NEWEST
+    for sql, given in index.asked:
+        rows = connection.execute(sql, (*given, *span, _PROBED)).fetchall()
+        count += len(rows)
+        oldest = min(oldest, rows[-1][0] if rows else oldest)
+    return min(count, _PROBED), oldest
+
+
+def _stream(connection: sqlite3.Connection, sql: str, given: Row, span: _Range) -> Iterator[int]:
+    batch = _FEW
+    while rows := connection.execute(sql, (*given, *span, batch)).fetchall():
+        yield from (number for (number,) in rows)
+        if len(rows) < batch:
+            return
+        span = span._replace(last=rows[-1][0])
+        batch = min(batch * 4, _MANY)
+
+
+def _span(query: RecordQuery, before: int | None) -> _Range:
+    """The numbers that records of these dates can have; some more at the end, where several were created together."""
+    first = 0 if query.since is None else record_rules.number_of(_date(query.since))
+    last = _NEWEST
+    if query.until is not None:
+        last = record_rules.number_of(_date(query.until)) + record_rules.NUMBERS_AT_ONCE
+    return _Range(first, min(last, _NEWEST if before is None else max(before, 0)))
+
+
+def _date(at: float) -> float:
+    """A date as every store can compare it."""
+    return min(max(at, 0.0), record_rules.LAST_DATE)

@@ -1,0 +1,77 @@
+"""The part of the SQLite store that keeps records, and of those in database servers."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery
+from toolwire.protocol.records import AuditRow
+from toolwire.record import record_lists, record_rows, record_rules
+from toolwire.record.contract import Numbered
+from toolwire.record.reader import Reader
+from toolwire.record.rows import DEFAULT, audit_rows
+from toolwire.record.writer import Writer
+
+
+class SqliteRecordStore:
+    """Keeps records by the writer and the reader that the store has for everything."""
+
+    _writer: Writer
+    _reader: Reader
+    _clock: Callable[[], float]
+
+    async def create_record(self, record: Record, *, key: str = "", audit: Sequence[AuditRow] = ()) -> Record:
+        now = self._clock()
+        record = record_rules.first_version(record, now)
+        body = record_rules.written(record)
+        if (refusal := record_rules.checked(record, body)) is not None:
+            raise refusal
+        create = partial(record_rows.create, record=record, body=body, key=key, audit=audit_rows(audit), now=now)
+        return await self._writer.write(create, _whose(record))
+
+    async def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Record:
+        update = partial(
+            record_rows.update, record=record, expected=expected, audit=audit_rows(audit), now=self._clock()
+        )  # fmt: skip
+        return await self._writer.write(update, _whose(record))
+
+    async def delete_record(
+        self, record_id: str, *, by: str, expected: int | None = None, audit: Sequence[AuditRow] = (),
+        project: str = DEFAULT,
+    ) -> Record:  # fmt: skip
+        delete = partial(record_rows.delete, project=project, record_id=record_id, by=by, expected=expected)
+        return await self._writer.write(partial(delete, audit=audit_rows(audit), now=self._clock()))
+
+    async def record(self, record_id: str, *, project: str = DEFAULT) -> Record:
+        return await self._reader.read(record_rows.record, project, record_id, self._clock())
+
+    async def use_record(self, record_id: str, *, project: str = DEFAULT) -> Record:
+        use = partial(record_rows.use, project=project, record_id=record_id, now=self._clock())
+        return await self._writer.write(use)
+
+    async def records(
+        self, query: RecordQuery, *, limit: int = 50, before: int | None = None, project: str = DEFAULT
+    ) -> list[Numbered[Record]]:
+        return await self._reader.read(record_lists.listed, query, limit, before, project, self._clock())
+
+    async def record_history(
+        self, record_id: str, *, limit: int = 50, before: int | None = None, project: str = DEFAULT
+    ) -> list[Record]:
+        return await self._reader.read(record_rows.history, project, record_id, limit, before, self._clock())
+
+    async def record_changes(
+        self, cursor: int = 0, *, limit: int = 100, project: str = DEFAULT
+    ) -> list[Numbered[RecordChange]]:
+        return await self._reader.read(record_rows.changes_after, cursor, limit, project)
+
+    async def last_change(self, *, project: str = DEFAULT) -> int:
+        return await self._reader.read(record_rows.last_change, project)
+
+    async def expire_records(self, *, limit: int = 1000, project: str = DEFAULT) -> list[Record]:
+        now = self._clock()
+        if limit < 1 or not await self._reader.read(record_rows.any_over, project, now):
+            return []
+        return await self._writer.write(partial(record_rows.expire, project=project, limit=limit, now=now))
+
+
+def _whose(record: Record) -> tuple[str, str]:
+    return record.project, record.created_by
