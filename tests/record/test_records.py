@@ -348,7 +348,7 @@ async def test_many_records_of_one_moment_have_an_order(store: Store) -> None:
     assert await listed(store, since=NOW, until=NOW + 0.000_001) == ["r4", "r3", "r2", "r1", "r0"]
 
 
-async def test_T230_records_are_a_projects_own(store: Store) -> None:
+async def test_T250_records_are_a_projects_own(store: Store) -> None:
     mine, other = of_project(store, "tenant-a"), of_project(store, "tenant-b")
     for view in (mine, other):
         await view.create_record(a_record(project=view.project, title=view.project, uses_left=2), key="k")
@@ -367,7 +367,7 @@ async def test_T230_records_are_a_projects_own(store: Store) -> None:
             await write(other_record)
 
 
-async def test_T230_control_a_project_changes_its_own_record(store: Store) -> None:
+async def test_T250_control_a_project_changes_its_own_record(store: Store) -> None:
     view = of_project(store, "tenant-a")
     record = await view.create_record(a_record(project="tenant-a"))
     assert (await view.update_record(replace(record, title="New"), 1)).title == "New"
