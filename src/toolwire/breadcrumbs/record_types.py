@@ -16,6 +16,7 @@ from toolwire.breadcrumbs.new_records import check_hints
 from toolwire.breadcrumbs.rules.schemas import SCHEMA_DEF, defined_by, defining_tag
 from toolwire.define.effort import effort
 from toolwire.define.faults import sentences
+from toolwire.define.quoting import path_text
 from toolwire.define.references import is_recursive
 from toolwire.define.schemas import compile_schema
 from toolwire.errors import DefinitionError, InvalidRecord
@@ -40,8 +41,8 @@ class RecordType:
     validator: Validator | None
     llm_hints: Mapping[str, Any] | None
 
-    def check(self, context: dict[str, Any]) -> None:
-        """Raises `InvalidRecord` for a context that this type does not have."""
+    def check(self, context: dict[str, Any], *, quotes: bool = True) -> None:
+        """Raises `InvalidRecord` for a context that this type does not have; one of a secret is not quoted."""
         if self.validator is None or self.schema is None:
             return
         if is_recursive(self.schema) and effort(self.schema, context, _MOST_STEPS) >= _MOST_STEPS:
@@ -49,10 +50,14 @@ class RecordType:
         try:
             self.validator.validate(context)
         except ValidationError as first:  # all of them could be as many as a context has items
-            said = sentences([first], self.schema)[0].removeprefix("arguments: ")
+            said = _sentence(first, self.schema) if quotes else path_text(first.instance_path)
             raise InvalidRecord(f"context does not fit {self.name} (record {self.defined_in}): {said}") from None
-        except ValueError as failed:
-            raise InvalidRecord(f"context cannot be checked against {self.name}: {str(failed)[:200]}") from None
+        except ValueError:
+            raise InvalidRecord(f"context cannot be checked against {self.name}; look at its definition") from None
+
+
+def _sentence(first: ValidationError, schema: Mapping[str, Any]) -> str:
+    return sentences([first], schema)[0].removeprefix("arguments: ")
 
 
 def read_definition(record_id: str, version: int, context: Mapping[str, Any], hints: Any) -> RecordType:

@@ -305,7 +305,7 @@ class RecordService:
     async def _check_type(self, record: Record) -> None:
         defined = await self._types.named(record.schema_name)
         if defined is not None:
-            defined.check(dict(record.context))
+            defined.check(dict(record.context), quotes=record.sensitivity is not Sensitivity.SECRET)
         elif self._rules.strict and not is_reserved(record.schema_name):
             raise InvalidRecord(
                 f"no {SCHEMA_DEF} record defines {record.schema_name}; define it first, or set records.strict = false"
