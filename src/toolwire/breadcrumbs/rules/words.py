@@ -40,6 +40,12 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 )
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_SAYS_NOTHING = frozenset(
+    "a about all also am an and any are as at be been but by can could did do does for from get had has have he her "
+    "his how i if in into is it its just may me might more most must my no not of on one or our she should so some such "
+    "than that the their them then there these they this to too up us was we were what when where which who whom why "
+    "will with would you your".split()
+)
 _ASCII_RUN = re.compile("[A-Za-z0-9]+")
 _SYMBOL = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
 
@@ -52,10 +58,16 @@ class WordMatch:
     groups: tuple[tuple[str, ...], ...] = ()
 
 
-def query_words(text: str, most: int = MOST_QUERY_WORDS) -> tuple[str, ...]:
+def query_words(text: str) -> tuple[str, ...]:
     """The distinct words that a text asks for, in its order."""
     found = (word for run in _runs(text[:MOST_QUERY_TEXT]) for word in _words_asked(run))
-    return tuple(islice(dict.fromkeys(found), most))
+    return tuple(islice(dict.fromkeys(found), MOST_QUERY_WORDS))
+
+
+def search_words(text: str) -> tuple[str, ...]:
+    """The same for a search: without the ending of a plural, and without words that say nothing unless all are such."""
+    words = dict.fromkeys(map(_singular, query_words(text)))
+    return tuple(word for word in words if word not in _SAYS_NOTHING) or tuple(words)
 
 
 def record_words(record: Record) -> str:
@@ -182,12 +194,23 @@ def _words_asked(run: str) -> Iterator[str]:
         yield from (run[at : at + 2] for at in range(len(run) - 1))
 
 
+def _singular(word: str) -> str:
+    """An English word without the ending of its plural. Other words lose no more than an s, wherever they stand."""
+    if len(word) < 4 or word[-1] != "s" or word[-2] in "su":
+        return word
+    return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]
+
+
 def _words_kept(text: str) -> Iterator[str]:
     """What may be asked for: a word as a whole and the parts of a `camelCase` one, of unspaced scripts all pairs."""
     for run in _runs(text):
         if run.islower() and run.isascii():
-            yield run[:LONGEST_WORD]
+            word = run[:LONGEST_WORD]
+            yield word
+            if word[-1] == "s":
+                yield _singular(word)
             continue
+        yield from map(_singular, _words_asked(run))
         yield from _words_asked(run)
         if _IS_UNSPACED.match(run):
             yield from run

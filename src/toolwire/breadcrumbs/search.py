@@ -1,0 +1,213 @@
+"""Search for records by their words and by their meaning, in one order.
+
+    words  → candidates from the store's index, the rarest words first → ranked here
+    vector → candidates from the signs in memory → ranked by the vectors that the store keeps
+
+Each method gives places to records that the query means and the caller may see, and to no others: so a score says
+nothing about what was left out. Where vectors cannot be had, words are enough, and results say so.
+"""
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from toolwire.breadcrumbs.found import FoundRecord
+from toolwire.breadcrumbs.project_vectors import LONGEST_EMBEDDED, Embedding, ProjectVectors
+from toolwire.breadcrumbs.rules.ranking import fuse, rank_by_words, word_weights
+from toolwire.breadcrumbs.rules.words import WordMatch, match_of, search_words
+from toolwire.errors import ModelError, SettingsError
+from toolwire.lazy import lazy_module
+from toolwire.protocol.breadcrumbs import RecordQuery
+from toolwire.protocol.values import replace
+from toolwire.record.contract import RecordIndexStore
+from toolwire.record.record_rules import NUMBERS_AT_ONCE, number_of
+
+if TYPE_CHECKING:
+    from toolwire.breadcrumbs import vectors
+    from toolwire.models import embeddings
+else:
+    embeddings = lazy_module("toolwire.models.embeddings")
+    vectors = lazy_module("toolwire.breadcrumbs.vectors")
+
+STATIC, NONE = "static", "none"
+"""Embeddings that are not models of a provider: the one that comes with the extra, and none at all."""
+MOST_RANKED = 100
+_CANDIDATES = 200
+_MOST_COUNTED = 5_000
+_MOST_REQUIRED = 8
+_NEAR = (400, 4_000)
+_FEW = 4_000
+_MOST_PROJECTS = 32
+_IN_THREAD = 50_000
+_RETRY_S = 30.0
+NEEDS_EXTRA = "search by meaning needs an extra: pip install 'toolwire[records]'"
+
+
+def open_embedding(name: str = STATIC, base_url: str = "") -> Embedding | None:
+    """The embedding that a setting names: `static`, `none`, or `provider:model` of a server with the OpenAI API.
+
+    Raises SettingsError for another name, and ImportError where the extra is missing.
+    """
+    if name == NONE:
+        return None
+    if name == STATIC:
+        return vectors.StaticEmbedding()
+    return vectors.ServerEmbedding(embeddings.open_embeddings(name, base_url=base_url))
+
+
+class HybridSearch:
+    """Finds records of any project in a store. `problem` says why vectors are not used, where they are not."""
+
+    def __init__(
+        self,
+        store: RecordIndexStore,
+        embedding: Callable[[], Embedding | None] = open_embedding,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.problem = ""
+        self._store = store
+        self._open = embedding
+        self._opened: Embedding | None = None
+        self._was_opened = False
+        self._monotonic = monotonic
+        self._skip_until = float("-inf")
+        self._projects: OrderedDict[str, ProjectVectors] = OrderedDict()
+
+    async def find(self, text: str, query: RecordQuery, *, nn: int, project: str) -> list[FoundRecord]:
+        """The `nn` records that fit best, the best first; none for a text without a word. Raises StoreError."""
+        words = search_words(text)
+        if not words or nn < 1:
+            return []
+        by_words = await self._find_by_words(words, query, project)
+        by_vector = await self._find_by_vector(text, query, project)
+        ranked = fuse(by_words, by_vector)[:nn]
+        rows = await self._store.records_numbered([one.number for one in ranked], query, project=project)
+        records = {row.cursor: row.value for row in rows}
+        return [FoundRecord(records[one.number], one.score, one.method) for one in ranked if one.number in records]
+
+    async def finish(self, project: str) -> None:
+        """Wait until all records of a project have vectors; at once, where they cannot have any."""
+        if (embedding := await self._embedding()) is not None:
+            await (await self._vectors_of(project, embedding)).finish()
+
+    async def close(self) -> None:
+        """Stop what is done in the background, and let go of connections. Harmless when called twice."""
+        for project in self._projects.values():
+            await project.close()
+        self._projects.clear()
+        opened, self._opened, self._was_opened = self._opened, None, False
+        if opened is not None:
+            await opened.close()
+
+    async def _find_by_words(self, words: Sequence[str], query: RecordQuery, project: str) -> list[int]:
+        whole = match_of(RecordQuery(), project)
+        matches = [WordMatch((word, *whole.every)) for word in words]
+        total, *counts = await self._store.count_matching([whole, *matches], most=_MOST_COUNTED)
+        weights = word_weights(words, counts, total)
+        known = {word for word, count in zip(words, counts, strict=True) if count}
+        numbers = await self._candidates([word for word in weights if word in known], query, project)
+        lines = await self._store.words_of_records(numbers)
+        fitting = set(await self._store.fitting_records(list(lines), query, project=project))
+        return rank_by_words({n: line for n, line in lines.items() if n in fitting}, weights, MOST_RANKED)
+
+    async def _candidates(self, words: Sequence[str], query: RecordQuery, project: str) -> list[int]:
+        """Records with all words; where these are few, also those with the rarest of them, and then with any."""
+        if not words:
+            return []
+        within = match_of(query, project)
+        required = words[:_MOST_REQUIRED]
+        wanted = dict.fromkeys((len(required), -(-len(required) * 2 // 3), 2))
+        tiers = [WordMatch((*required[:size], *within.every), within.groups) for size in wanted if size <= len(words)]
+        tiers.append(WordMatch(within.every, (*within.groups, tuple(words))))
+        found: dict[int, None] = {}
+        for tier in tiers:
+            if len(found) < _CANDIDATES // 2:
+                found |= dict.fromkeys(await self._matching(tier, query, _CANDIDATES))
+        return list(found)
+
+    async def _matching(self, match: WordMatch, query: RecordQuery, limit: int) -> list[int]:
+        since, until = _numbers_of(query)
+        return await self._store.matching_records(match, limit=limit, since=since, until=until)
+
+    async def _find_by_vector(self, text: str, query: RecordQuery, project: str) -> list[int] | None:
+        """None where vectors cannot be had now."""
+        embedding = await self._embedding()
+        if embedding is None or self._monotonic() < self._skip_until:
+            return None
+        try:
+            (vector,) = await embedding.vectors([text[:LONGEST_EMBEDDED]])
+            held = await self._vectors_of(project, embedding)
+            await held.refresh()
+        except ModelError as failure:
+            self.problem, self._skip_until = str(failure), self._monotonic() + _RETRY_S
+            return None
+        self.problem = ""
+        (bits,) = vectors.signs(vector[None])
+        return await self._nearest(held, vector, bits, query, project) if bits else []
+
+    async def _nearest(
+        self, held: ProjectVectors, vector: Any, bits: bytes, query: RecordQuery, project: str
+    ) -> list[int]:
+        """The records that are nearest and fit. A narrow query is asked for all that it means, a wide one for a few."""
+        narrowed: list[int] | None = None
+        if _narrows(query):
+            narrowed = await self._matching(match_of(query, project), query, _FEW)
+        ranked: list[int] = []
+        if narrowed is None or len(narrowed) >= _FEW:
+            since, until = _numbers_of(query)
+            for most in _NEAR:
+                near = await self._in_time(held, held.index.nearest, bits, most, since, until)
+                ranked = await self._rank(near, vector, held, query, project)
+                if len(ranked) >= MOST_RANKED // 4 or len(near) < most:
+                    return ranked
+            if narrowed is None:
+                narrowed = await self._matching(match_of(query, project), query, _FEW)
+        near = await self._in_time(held, held.index.nearest_among, bits, _NEAR[0], [*narrowed, *ranked])
+        return await self._rank(near, vector, held, query, project)
+
+    async def _rank(
+        self, numbers: Sequence[int], vector: Any, held: ProjectVectors, query: RecordQuery, project: str
+    ) -> list[int]:
+        fitting = await self._store.fitting_records(numbers, query, project=project)
+        kept = await self._store.vectors_of_records(fitting, model=held.embedding.name)
+        return vectors.rank(vector, sorted(kept.items(), reverse=True), held.embedding.floor, MOST_RANKED)
+
+    async def _in_time(self, held: ProjectVectors, look: Callable[..., list[int]], *args: Any) -> list[int]:
+        """Among so many vectors that it takes milliseconds, look beside the event loop."""
+        return await asyncio.to_thread(look, *args) if len(held.index) > _IN_THREAD else look(*args)
+
+    async def _embedding(self) -> Embedding | None:
+        if not self._was_opened:
+            self._was_opened = True
+            try:
+                self._opened = await asyncio.to_thread(self._open)
+            except ImportError:
+                self.problem = NEEDS_EXTRA
+            except (SettingsError, OSError, ValueError) as wrong:
+                self.problem = f"the embedding cannot be loaded: {wrong}"
+        return self._opened
+
+    async def _vectors_of(self, project: str, embedding: Embedding) -> ProjectVectors:
+        held = self._projects.get(project)
+        if held is None:
+            held = self._projects[project] = ProjectVectors(self._store, embedding, project, self._monotonic)
+        self._projects.move_to_end(project)
+        if len(self._projects) > _MOST_PROJECTS:
+            _, oldest = self._projects.popitem(last=False)
+            await oldest.close()
+        return held
+
+
+def _narrows(query: RecordQuery) -> bool:
+    """Whether the query asks for more than what its caller may see, and when it was created."""
+    return replace(query, since=None, until=None, reader=None, without_pii=False) != RecordQuery()
+
+
+def _numbers_of(query: RecordQuery) -> tuple[int | None, int | None]:
+    """From which number on, and below which one, records of the time are that the query asks for."""
+    since, until = (None if at is None or not math.isfinite(at) else number_of(at) for at in (query.since, query.until))
+    return since, None if until is None else until + NUMBERS_AT_ONCE
