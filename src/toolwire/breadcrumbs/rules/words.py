@@ -42,9 +42,9 @@ _UNSPACED = (
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _SAYS_NOTHING = frozenset(
     "a about all also am an and any are as at be been but by can could did do does for from get had has have he her "
-    "his how i if in into is it its just may me might more most must my no not of on one or our she should so some such "
-    "than that the their them then there these they this to too up us was we were what when where which who whom why "
-    "will with would you your".split()
+    "his how i if in into is it its just may me might more most must my no not of on one or our she should so some "
+    "such than that the their them then there these they this to too up us was we were what when where which who whom "
+    "why will with would you your".split()
 )
 _ASCII_RUN = re.compile("[A-Za-z0-9]+")
 _SYMBOL = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
