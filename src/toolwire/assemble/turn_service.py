@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
-from toolwire.agent import Agent
 from toolwire.assemble.agents import open_agent, open_agent_of
 from toolwire.assemble.bus_link import BusLink
 from toolwire.assemble.devices import holding_devices
@@ -20,15 +19,14 @@ from toolwire.assemble.event_keeper import EventKeeper
 from toolwire.assemble.event_log import EventLog
 from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.requested_agents import choose_agent, choose_model, restrict_tools
 from toolwire.assemble.services import uses_bus
-from toolwire.assemble.specs import AGENT, agents_of, spec_of
+from toolwire.assemble.specs import spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.telemetry import tell_end
 from toolwire.assemble.tools import toolbox_of
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
 from toolwire.define.canonical import digest
-from toolwire.define.nearest import nearest
-from toolwire.define.toolbox import Toolbox
 from toolwire.errors import Fenced, NotFound, SettingsError, StoreError
 from toolwire.fleet.progress import Progress
 from toolwire.hub.canceling import cancel_turn, turns_waited_for
@@ -37,23 +35,10 @@ from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import KeptEvent, KeptTurn, Store
-from toolwire.settings import ModelChoice
 
 _KEYED_TURNS = uuid.UUID("6f1c9a52-7d0e-4f0b-9f53-1f2f6f0f8a11")
 _MOST_ERRORS = 1_000
 FAILED, PROGRESS, OUTPUT = "turn_failed", "call_progress", "call_output"
-
-
-class UnknownTool(SettingsError):
-    """A request names a tool that the settings do not give."""
-
-
-class UnknownModel(SettingsError):
-    """A request names a model that the settings do not name."""
-
-
-class UnknownAgent(SettingsError):
-    """A request names an agent that the project does not have."""
 
 
 class KeyReused(StoreError):
@@ -172,11 +157,11 @@ class TurnService:
         turn_id = str(uuid.uuid5(_KEYED_TURNS, f"{self.project.name}\0{key}")) if key else ""
         if turn_id and await self._is_kept(turn_id, new):
             return turn_id
-        name = _agent(self.project, new.agent)
-        spec = spec_of(self.project, _choice(self.project, new.model, name), agent=name)
+        name = choose_agent(self.project, new.agent)
+        spec = spec_of(self.project, choose_model(self.project, new.model, name), agent=name)
         spec = replace(spec, request=new.digest, result_schema=new.result_schema)
         async with open_agent(self.project, self.store, Unattended(), spec, system=new.system) as agent:
-            _restrict(agent, new.tools)
+            restrict_tools(agent, new.tools)
             turn_id = turn_id or agent.runtime.new_id()
             self.log.expect(turn_id)  # before it can begin to run
             try:
@@ -252,46 +237,3 @@ class TurnService:
             self.log.note(ran.turn_id, FAILED, {"event": FAILED, "turn": ran.turn_id, "error": ran.error})
         while len(self._errors) > _MOST_ERRORS:
             del self._errors[next(iter(self._errors))]
-
-
-def _restrict(agent: Agent, names: tuple[str, ...] | None) -> None:
-    """Leave an agent only the named tools. Raises UnknownTool."""
-    if names is None or agent.spec is None:
-        return
-    for name in names:
-        if name not in agent.toolbox.names:
-            near = nearest(name, agent.toolbox.names)
-            advice = f"did you mean {' or '.join(near)}?" if near else "`toolwire tools` lists those that there are"
-            raise UnknownTool(f"this project has no tool {name[:80]!r}; {advice}")
-    agent.change_tools(Toolbox(*agent.toolbox.only(names)))
-    agent.spec = replace(agent.spec, tools=replace(agent.spec.tools, names=names))
-
-
-def _agent(project: ProjectFolder, wanted: str) -> str:
-    """The agent that a request wants, of those that the project has. Raises UnknownAgent."""
-    known = agents_of(project.settings)
-    if wanted and wanted not in known:
-        near = nearest(wanted, known)
-        advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
-        raise UnknownAgent(f"this project has no agent {wanted[:80]!r}; {advice}")
-    return wanted or AGENT
-
-
-def _choice(project: ProjectFolder, wanted: str, agent: str) -> ModelChoice:
-    """The model that a request wants, of those that the settings name: the chosen one, and one for each profile.
-
-    Without a wish it is that of the agent's profile, if there is one of its name. Raises UnknownModel.
-    """
-    settings = project.settings
-    if not wanted and agent in settings.profiles:
-        return settings.of_profile(agent)
-    chosen = settings.chosen()
-    if wanted in ("", chosen.model):
-        return chosen
-    for name, profile in settings.profiles.items():
-        if wanted in (name, f"{profile.provider}:{profile.model}"):
-            return settings.of_profile(name)
-    known = (chosen.model, *settings.profiles)
-    near = nearest(wanted, known)
-    advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(dict.fromkeys(known))}"
-    raise UnknownModel(f"the settings of this project name no model {wanted[:80]!r}; {advice}")

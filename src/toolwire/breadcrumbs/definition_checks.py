@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolwire.breadcrumbs.rules import schedule_definitions
+from toolwire.breadcrumbs.rules import agent_definitions, schedule_definitions
 from toolwire.breadcrumbs.rules.schemas import type_family
 from toolwire.errors import InvalidRecord
 from toolwire.protocol.breadcrumbs import Record, Sensitivity
 
 CHECKS: Mapping[str, Callable[[Mapping[str, Any], float], None]] = {
+    "agent.def": agent_definitions.check_agent,
     "schedule.definition": schedule_definitions.check_definition,
 }
 """What checks the context of a type, given the time, by the name of the type without its version."""

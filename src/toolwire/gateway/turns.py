@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolwire.assemble.event_log import LoggedEvent
-from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService, UnknownAgent, UnknownModel, UnknownTool
+from toolwire.assemble.requested_agents import UnknownAgent, UnknownModel, UnknownTool
+from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService
 from toolwire.define.nearest import nearest
 from toolwire.errors import (
     BudgetSpent,

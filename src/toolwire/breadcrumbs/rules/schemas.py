@@ -25,8 +25,11 @@ _NEVER: frozenset[Role] = frozenset()
 RESERVED: Mapping[str, frozenset[Role]] = {
     "agent.context": _BY_RUNTIME,
     "agent.def": _BY_ADMINS,
+    "agent.feed": _BY_RUNTIME,
     "agent.response": _NEVER,  # a view of what the store keeps about replies
     "context.blacklist": _BY_ADMINS,
+    "delegation.response": _BY_RUNTIME,
+    "delegation.task": _BY_RUNTIME,
     "schedule.definition": _BY_ADMINS,
     "schedule.state": _BY_RUNTIME,
     "schedule.tick": _BY_RUNTIME,

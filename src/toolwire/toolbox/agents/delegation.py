@@ -140,7 +140,7 @@ class SubAgents:
             tainted = await self._tainted(delegation)
             agent = await self._agent(work, seconds)
             if agent.grant.wary and tainted:
-                agent.grant = replace(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
+                agent.grant = replace(agent.grant, rules=(*agent.grant.rules, ask_before_effects(agent.toolbox)))
             answer = await ask_sub_agent(agent, work)
         except Suspended:  # it keeps its share until it goes on
             raise
@@ -198,7 +198,7 @@ class SubAgents:
         try:
             agent = await self._agent(work, seconds)
             if agent.grant.wary and await self._tainted(delegation):
-                agent.grant = replace(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
+                agent.grant = replace(agent.grant, rules=(*agent.grant.rules, ask_before_effects(agent.toolbox)))
             await agent.begin(delegation.question, thread=delegation.thread, turn_id=turn_id)
         except BaseException as error:
             with suppress(StoreError):
@@ -343,7 +343,7 @@ def _used(said: Message) -> Spending:
     return Spending()
 
 
-def _wariness(toolbox: Toolbox) -> Rule:
+def ask_before_effects(toolbox: Toolbox) -> Rule:
     """Asks people before anything that goes out or changes things. In the grant, so that it is kept with the turn."""
     tools = [tool for name in toolbox.names if (tool := toolbox.get(name)) is not None]
     outward = {
