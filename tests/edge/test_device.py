@@ -15,12 +15,12 @@ import pytest
 
 from tests.edge.brokers import AnyBroker, running
 from tests.edge.devices import WAIT_S, Device, Orchestrator, pair
-from toolwire.define.canonical import digest
+from toolwire.define.canonical import canonical, digest
 from toolwire.edge.device.journal import CallJournal
 from toolwire.edge.keys import PrivateKey
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.outcomes import Code
-from toolwire.wire.mqtt.commands import CommandKind
+from toolwire.wire.mqtt.commands import CommandKind, encode_command
 from toolwire.wire.mqtt.reports import AgentState, EdgeReport
 from toolwire.wire.mqtt.results import read_tool_result
 
@@ -177,6 +177,39 @@ async def test_the_device_grants_no_more_than_its_own_file_does(mosquitto: AnyBr
         assert (await orchestrator.ask(orchestrator.tool("confirm_me", info={"approved": True}))).status == "success"
         denied = await orchestrator.ask(orchestrator.tool("confirm_me"))
         assert code_of(denied) is Code.PERMISSION_DENIED
+
+
+async def test_an_unsigned_command_is_no_approval_even_where_the_device_trusts_those_of_orchestrators(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    key = PrivateKey.generate()
+    keys = f'[keys]\nprivate = "device.pem"\norchestrators = ["{key.public}"]\nallow_plain = true\n'
+    device = Device(tmp_path, mosquitto, [key], f'{keys}[approvals]\nfrom = "orchestrator"\n')
+    async with Orchestrator(mosquitto, device.name, key) as orchestrator, device.running():
+        await orchestrator.until_state(AgentState.ONLINE)
+        command = orchestrator.tool("confirm_me", info={"approved": True})
+        plain = encode_command(command, orchestrator.topics, None, canonical)
+        await orchestrator.send_raw(plain)
+        denied = await orchestrator.report_on(command)
+        assert code_of(denied) is Code.PERMISSION_DENIED
+        assert device.effects == []
+        signed = orchestrator.tool("confirm_me", info={"approved": True})
+        assert (await orchestrator.ask(signed)).status == "success"
+
+
+async def test_a_device_is_greeted_anew_after_a_command_of_its_session_that_seems_late(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    """Its sender may have set its clock back since the connection was made."""
+    async with pair(tmp_path, mosquitto) as (_, orchestrator):
+        await orchestrator.settled()
+        assert orchestrator.status is not None
+        before, now = orchestrator.status.session, time.time()
+        late = await orchestrator.ask(
+            orchestrator.tool("press", {"button": "1"}, sent_at=now, deadline=now - 30, session=before)
+        )
+        assert late.body["refused"] == "expired"
+        await orchestrator.until(lambda: getattr(orchestrator.status, "session", before) != before)
 
 
 async def test_a_hung_tool_holds_up_no_other_call_and_is_canceled(mosquitto: AnyBroker, tmp_path: Path) -> None:

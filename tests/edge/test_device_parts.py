@@ -92,8 +92,8 @@ class Times:
 
     def __init__(self, *, own_is_off_by: float) -> None:
         self.true = 1_000_000.0
-        self._off = own_is_off_by
-        self.clocks = SenderClocks(lambda: self.true - 999_000.0, lambda: self.true + self._off, max_age_s=300)
+        self.off = own_is_off_by
+        self.clocks = SenderClocks(lambda: self.true - 999_000.0, lambda: self.true + self.off, max_age_s=300)
 
     def command(self, *, age: float, lasts: float | None = 30.0, session: str = "") -> EdgeCommand:
         """One that was sent some time ago and has come now."""
@@ -131,12 +131,41 @@ def test_an_orchestrator_whose_clock_was_set_back_is_obeyed_again() -> None:
     assert isinstance(times.judge(times.command(age=3_600, session="s2")), float)
 
 
+def test_an_orchestrator_whose_clock_is_set_back_while_it_is_connected_is_obeyed_again() -> None:
+    """What it sends seems to be as late as the connection is old, until the device has begun another session."""
+    times = Times(own_is_off_by=0.0)
+    times.clocks.begin_session("s1")
+    assert isinstance(times.judge(times.command(age=0, session="s1")), float)
+    times.true += 600
+    late = times.command(age=3_600, session="s1")
+    assert times.judge(late) is RefusalCode.EXPIRED
+    assert times.clocks.is_of_session(late)
+    times.clocks.begin_session("s1b")
+    assert times.judge(times.command(age=3_600, session="s1b")) == pytest.approx(30, abs=0.1)
+
+
+def test_a_command_of_unknown_age_does_not_run_by_a_clock_that_was_set_back_or_of_a_machine_that_was_off() -> None:
+    times = Times(own_is_off_by=0.0)
+    times.off = -120.0
+    assert times.judge(times.command(age=130)) is RefusalCode.STALE
+    off = Times(own_is_off_by=-3_600.0)
+    off.clocks.machine_was_off = True
+    waited = off.command(age=3_600)
+    assert off.judge(waited) is RefusalCode.STALE
+    off.clocks.begin_session("s1")
+    assert isinstance(off.judge(off.command(age=0, session="s1")), float)
+    assert off.judge(waited) is RefusalCode.EXPIRED
+    assert not off.clocks.confirms_own(), "the machine still counts on from where it was"
+    off.off = 0.0
+    assert off.clocks.confirms_own()
+
+
 def test_before_an_orchestrator_has_greeted_the_devices_own_clock_decides_and_doubt_refuses() -> None:
     assert Times(own_is_off_by=0.0).judge(Times(own_is_off_by=0.0).command(age=60)) is RefusalCode.EXPIRED
     assert isinstance(Times(own_is_off_by=0.0).judge(Times(own_is_off_by=0.0).command(age=5)), float)
     behind = Times(own_is_off_by=-3_600.0)
     behind.clocks.begin_session("s1")
-    assert isinstance(behind.judge(behind.command(age=5)), float)  # it is at least as late as the message says
+    assert behind.judge(behind.command(age=5)) is RefusalCode.STALE  # it may have waited for any time before it came
     ahead = Times(own_is_off_by=3_600.0)
     assert ahead.judge(ahead.command(age=5)) is RefusalCode.EXPIRED
 

@@ -40,6 +40,8 @@ GREETING_S = 2.0
 """How long commands of unknown age are held after a connection, until an orchestrator has greeted the device."""
 
 _PRUNE_S = 600.0
+_RENEW_S = 5.0
+_LATE = frozenset({RefusalCode.EXPIRED, RefusalCode.STALE})
 _LOAD_PAUSE_S = 0.5
 _MOST_HANDLED = 10_000
 _LARGEST_PIECE = 1 << 20
@@ -75,6 +77,7 @@ class EdgeAgent:
         self._boot = secrets.token_hex(8)
         self._started = steady()
         self._age_before = 0.0
+        self._renewed = -_RENEW_S
         self._state = AgentState.ONLINE
         self._stopping = asyncio.Event()
         self._greeted = asyncio.Event()
@@ -106,6 +109,8 @@ class EdgeAgent:
             is_same_boot = await self._journal.fact("machine_boot") in (None, machine_boot())
             await self._pool.resume_unfinished(is_same_boot=is_same_boot)
             await self._journal.set_fact("machine_boot", machine_boot())
+            self._clocks.machine_was_off = not is_same_boot or bool(await self._journal.fact("machine_was_off"))
+            await self._journal.set_fact("machine_was_off", self._clocks.machine_was_off)
             await closing.enter_async_context(self._link)
             heartbeat = asyncio.create_task(self._beat(), name="toolwire-edge-heartbeat")
             try:
@@ -150,7 +155,19 @@ class EdgeAgent:
 
     async def _publish_status(self) -> None:
         with suppress(BusError):
-            await self._reporter.publish(self._status(self._state, self._link.session), retain=True)
+            await self._reporter.publish(self._status(self._state, self._session), retain=True)
+
+    @property
+    def _session(self) -> str:
+        """What commands repeat that were sent after it was told; empty without a connection."""
+        return self._clocks.session if self._link.session else ""
+
+    async def _renew_session(self) -> None:
+        """Have orchestrators greet this device anew: one of them may have set its clock back since they did."""
+        if self._link.session and self._steady() - self._renewed >= _RENEW_S:
+            self._renewed = self._steady()
+            self._clocks.begin_session(secrets.token_hex(8))
+            await self._publish_status()
 
     def _capabilities(self) -> AgentCapabilities:
         config, tools = self._config, tuple(map(write_tool, self._tools.toolbox))
@@ -184,6 +201,9 @@ class EdgeAgent:
             await self._publish_status()
             with suppress(StoreUnavailable):
                 await self._journal.set_fact("age_s", self._age())
+                if self._clocks.machine_was_off and self._clocks.confirms_own():
+                    self._clocks.machine_was_off = False
+                    await self._journal.set_fact("machine_was_off", False)
                 if self._steady() - pruned >= _PRUNE_S:
                     pruned = self._steady()
                     await self._journal.prune(self._age())
@@ -242,6 +262,8 @@ class EdgeAgent:
         if refused is not None:
             acknowledge()
             await self._refuse(replace(refused, proven=True), command)
+            if refused.code in _LATE and self._clocks.is_of_session(command):
+                await self._renew_session()
 
     async def _refuse(self, refused: RefusedMessage, command: EdgeCommand | None = None) -> None:
         """Put a refusal on record, and report it where the message was really one for this device.
@@ -262,7 +284,7 @@ class EdgeAgent:
 
     async def _control(self, command: EdgeCommand) -> RefusedMessage | None:
         """Obey a command that runs no tool, unless the operator has named one for it."""
-        left = self._clocks.doubt(command) or self._clocks.seconds_left(command)
+        left = self._clocks.seconds_left(command)
         if isinstance(left, RefusedMessage):
             return left
         if (hook := self._config.hooks.get(command.kind.value)) is not None:

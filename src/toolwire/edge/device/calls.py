@@ -169,7 +169,7 @@ class CallPool:
 
     async def _stops(self, command: EdgeCommand, row: JournalRow) -> RefusedMessage | None:
         """Why a command must not start a call; one that the journal knows is never stopped here."""
-        left = self._clocks.doubt(command) or self._clocks.seconds_left(command)
+        left = self._clocks.seconds_left(command)
         if (
             isinstance(left, float)
             and self.takes_calls

@@ -9,8 +9,12 @@ its clock only to measure how much time passes, and learns the sender's from the
 * A command that repeats the session of this very connection was sent after it began. So the sender's clock was also no
   further than S plus the age of the connection, which makes up for a sender whose clock was set back.
 
+  A command of this session that seems to be late may come from such a sender, too: then the device begins another
+  session, and is greeted anew.
+
 Until a command of this session has come, the device does not know how long others have waited in the broker. It holds
-them for a moment, since orchestrators greet a device that connects; after that, its own clock decides.
+them for a moment, since orchestrators greet a device that connects; after that, its own clock decides, unless that may
+be wrong: it is behind a sender's, was set back, or the machine was off, after which many count on from where they were.
 
 Time must pass while the device sleeps, too: what waited in the broker meanwhile is as old as it is.
 """
@@ -55,13 +59,15 @@ class SenderClocks:
         self._steady = steady
         self._own = own
         self._max_age_s = max_age_s
-        self._session = ""
+        self._own_began = own() - steady()
+        self.machine_was_off = False
+        self.session = ""
         self._since = 0.0
         self._differences: dict[str, _Difference] = {}
 
     def begin_session(self, session: str) -> None:
         """A connection was made now."""
-        self._session, self._since = session, self._steady()
+        self.session, self._since = session, self._steady()
 
     def hear(self, command: EdgeCommand) -> None:
         """Learn from a command that has just come in, whatever it says. Its signature must have been checked."""
@@ -71,30 +77,45 @@ class SenderClocks:
         least = command.sent_at - steady
         difference = self._differences.setdefault(command.key_id, _Difference(least, known=False))
         difference.least = max(difference.least, least)
-        if command.session and command.session == self._session:
+        if self.is_of_session(command):
             difference.least = min(difference.least, command.sent_at - self._since)
             difference.known = True
+
+    def is_of_session(self, command: EdgeCommand) -> bool:
+        """Whether a command was sent after this session began."""
+        return bool(command.session) and command.session == self.session
 
     def knows(self, command: EdgeCommand) -> bool:
         """Whether it can be told how old a command is without asking the device's own clock."""
         difference = self._differences.get(command.key_id)
         return difference is not None and difference.known
 
-    def doubt(self, command: EdgeCommand) -> RefusedMessage | None:
-        """Why it cannot be told how old a command is: no one has told the time, and the own clock is proven wrong."""
+    def confirms_own(self) -> bool:
+        """Whether the device's own clock agrees with that of a sender whose time is known."""
+        drift = self._own() - self._steady()
+        return any(one.known and abs(one.least - drift) <= TOLERANCE_S for one in self._differences.values())
+
+    def _doubt(self, command: EdgeCommand) -> str:
+        """Why it cannot be told how old a command is: its sender has not told the time, and the own clock is wrong."""
+        if not command.key_id or self.knows(command):
+            return ""
         heard = self._differences.get(command.key_id)
-        if heard is None or heard.known:
-            return None
-        behind = self._steady() + heard.least - self._own()
-        if behind <= TOLERANCE_S:
-            return None
-        why = f"the clock of this device is {behind:.0f} s behind, so it may be of any age; set that clock"
-        return RefusedMessage(RefusalCode.STALE, f"the command was not started: {why}", "sent_at")
+        behind = 0.0 if heard is None else self._steady() + heard.least - self._own()
+        set_back = self._own_began - (self._own() - self._steady())
+        if behind > TOLERANCE_S:
+            return f"the clock of this device is {behind:.0f} s behind, so it may be of any age; set that clock"
+        if set_back > TOLERANCE_S:
+            return f"the clock of this device was set back by {set_back:.0f} s, so it may be of any age; send it again"
+        if self.machine_was_off:
+            return "this machine was off, and may not know for how long, so it may be of any age; send it again"
+        return ""
 
     def seconds_left(self, command: EdgeCommand) -> float | RefusedMessage:
         """How long the command may still begin, or why it may not."""
         if not command.key_id and not command.sent_at:  # the plain format has no dates at all
             return self._max_age_s
+        if why := self._doubt(command):
+            return RefusedMessage(RefusalCode.STALE, f"the command was not started: {why}", "sent_at")
         now = self._now(command)
         if now < command.sent_at - TOLERANCE_S:
             why = f"it was sent {command.sent_at - now:.0f} s in the future by the clock of this device; set that clock"
