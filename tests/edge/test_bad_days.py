@@ -30,7 +30,7 @@ from toolwire.edge.device.toolset import info_of
 from toolwire.edge.keys import PrivateKey
 from toolwire.edge.link import MqttBroker, MqttLink
 from toolwire.edge.link_contract import Incoming
-from toolwire.edge.orchestrator.artifacts import fetch_artifact
+from toolwire.edge.orchestrator.artifacts import MOST_BYTES, fetch_artifact
 from toolwire.edge.orchestrator.client import DeviceClient, command_for
 from toolwire.edge.orchestrator.offered import offered_tools, read_device_tools
 from toolwire.edge.orchestrator.presence import Device as Known
@@ -247,6 +247,11 @@ async def test_an_artifact_that_comes_in_crumbs_is_not_waited_for() -> None:
     about = {"id": "a", "size": 200 * 1024 * 1024, "sha256": "0" * 64}
     assert await fetch_artifact(cast("Any", Crumbs()), "pi", about) is None
     assert len(asked) == 1
+
+
+async def test_an_artifact_that_is_larger_than_memory_should_hold_is_not_fetched() -> None:
+    about = {"id": "a", "size": MOST_BYTES + 1, "sha256": "0" * 64}
+    assert await fetch_artifact(cast("Any", None), "pi", about) is None
 
 
 def test_a_tool_with_an_argument_agent_of_its_own_keeps_it_on_two_devices() -> None:

@@ -34,10 +34,14 @@ CREATE TABLE IF NOT EXISTS calls (
     command BLOB NOT NULL, body BLOB, delivered INTEGER NOT NULL DEFAULT 0, kept_until REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS calls_open ON calls (state, delivered) WHERE delivered = 0;
-CREATE TABLE IF NOT EXISTS artifacts (id TEXT PRIMARY KEY, data BLOB NOT NULL, kept_until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS kept_artifacts (id TEXT PRIMARY KEY, size INTEGER NOT NULL, kept_until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS artifact_pieces (id TEXT, place INTEGER, data BLOB NOT NULL, PRIMARY KEY (id, place));
 CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, detail BLOB);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
+
+
+_PIECE_BYTES = 128 * 1024
 
 
 class CallState(StrEnum):
@@ -151,13 +155,11 @@ class CallJournal:
         return await self._do(lambda db: _rows(db, _NEWEST, most))
 
     async def keep_artifact(self, name: str, data: bytes, kept_until: float) -> None:
-        words = "INSERT OR REPLACE INTO artifacts VALUES (?, ?, ?)"
-        await self._do(lambda db: db.execute(words, (name, data, kept_until)))
+        await self._do(lambda db: _keep_artifact(db, name, data, kept_until))
 
     async def read_artifact(self, name: str, offset: int, length: int) -> tuple[bytes, int] | None:
         """A piece of an artifact, and the size of the whole; None where there is none of this name."""
-        words = "SELECT substr(data, ?, ?), length(data) FROM artifacts WHERE id = ?"
-        return await self._do(lambda db: db.execute(words, (offset + 1, length, name)).fetchone())
+        return await self._do(lambda db: _read_artifact(db, name, offset, length))
 
     async def note_event(self, at: float, kind: str, detail: dict[str, Any]) -> None:
         """Keep something for an operator to read; of too many the oldest are forgotten."""
@@ -330,6 +332,29 @@ def _note_event(db: sqlite3.Connection, at: float, kind: str, detail: dict[str, 
     db.execute("DELETE FROM events WHERE number <= ?", ((number or 0) - MOST_EVENTS,))
 
 
+def _keep_artifact(db: sqlite3.Connection, name: str, data: bytes, kept_until: float) -> None:
+    """In pieces: SQLite walks through all pages before the one that it reads of a large value."""
+    db.execute("INSERT OR REPLACE INTO kept_artifacts VALUES (?, ?, ?)", (name, len(data), kept_until))
+    db.executemany(
+        "INSERT OR REPLACE INTO artifact_pieces VALUES (?, ?, ?)",
+        ((name, place, data[place : place + _PIECE_BYTES]) for place in range(0, len(data), _PIECE_BYTES)),
+    )
+
+
+def _read_artifact(db: sqlite3.Connection, name: str, offset: int, length: int) -> tuple[bytes, int] | None:
+    found = db.execute("SELECT size FROM kept_artifacts WHERE id = ?", (name,)).fetchone()
+    if found is None:
+        return None
+    first = offset - offset % _PIECE_BYTES
+    pieces = db.execute(
+        "SELECT data FROM artifact_pieces WHERE id = ? AND place >= ? AND place < ? ORDER BY place",
+        (name, first, offset + length),
+    )
+    joined = b"".join(data for (data,) in pieces)
+    return joined[offset - first : offset - first + length], found[0]
+
+
 def _prune(db: sqlite3.Connection, now: float) -> None:
     db.execute("DELETE FROM calls WHERE delivered = 1 AND state = 'finished' AND kept_until < ?", (now,))
-    db.execute("DELETE FROM artifacts WHERE kept_until < ?", (now,))
+    db.execute("DELETE FROM kept_artifacts WHERE kept_until < ?", (now,))
+    db.execute("DELETE FROM artifact_pieces WHERE id NOT IN (SELECT id FROM kept_artifacts)")

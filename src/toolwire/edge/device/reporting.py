@@ -127,9 +127,15 @@ class ProgressSender:
         await self._send(ProgressKind.OUTPUT, text, None, stream)
 
     async def flush(self) -> None:
-        """Wait a little until the output is sent: what comes after the report is not heard."""
-        if self._pieces:
-            await asyncio.wait(list(self._pieces), timeout=_FLUSH_S)
+        """Wait a little until output and the newest word are sent: what comes after the report is not heard."""
+        await asyncio.sleep(0)  # words of other threads come by the loop
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_S):
+                if self._word is not None:
+                    (message, fraction), self._word = self._word, None
+                    await self._send(ProgressKind.PROGRESS, message, fraction)
+                if self._pieces:
+                    await asyncio.wait(list(self._pieces))
 
     async def accepted(self) -> None:
         """Say that the call is there and has not ended."""

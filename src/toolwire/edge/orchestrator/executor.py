@@ -125,6 +125,9 @@ class EdgeExecutor:
         client, target = self.client, allowed.tool.target
         if not isinstance(target, Edge):
             raise _NotStarted(Code.UNAVAILABLE, "its tool does not live on a device")
+        if context.trial is not None:
+            context.trial.wanted = "It runs on a device, where nothing is tried."
+            raise _NotStarted(Code.UNAVAILABLE, "a device cannot try a call without its effects")
         device = await self._reachable(client, target, allowed, context)
         arguments = {name: item for name, item in allowed.arguments.items() if not _is_choice(name, target)}
         command = self._command(client, device, replace(allowed, arguments=arguments), context)
