@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from toolwire.record.lease_rows import NOW
+from toolwire.record.record_index import PG_INDEX
 
 _PLACE = re.compile(r"'[^']*'|\?(\d*)")
 _TYPELESS = re.compile(r"\?(\d+) IS NULL")
@@ -31,6 +32,8 @@ _TYPE = re.compile(r"\b(INTEGER|REAL|BLOB)\b")
 _TABLE = re.compile(r"\s*CREATE TABLE \"?(\w+)")
 _OWN_KEY = re.compile(r"\b(\w+) INTEGER PRIMARY KEY\b")
 _TABLE_END = re.compile(r"\)\s*(?:STRICT|WITHOUT ROWID)(?:\s*,\s*(?:STRICT|WITHOUT ROWID))*\s*\Z")
+_FULL_TEXT = re.compile(r"\s*CREATE VIRTUAL TABLE ")
+_KEEPS_FULL_TEXT = re.compile(r"\s*CREATE TRIGGER \w+ AFTER ")
 _TRIGGER = re.compile(
     r"\s*CREATE TRIGGER (?P<name>\w+) (?P<when>BEFORE \w+) ON (?P<table>\w+)(?:\s+WHEN (?P<only>.+?))?\s+"
     r"BEGIN SELECT raise\(ABORT, '(?P<words>[^']+)'\)(?: WHERE (?P<where>.+?))?; END\s*\Z",
@@ -130,6 +133,10 @@ def tables(statements: Sequence[str]) -> Iterator[str]:
     for sql in statements:
         if (trigger := _TRIGGER.match(sql)) is not None:
             yield from _trigger(trigger)
+        elif _FULL_TEXT.match(sql):
+            yield PG_INDEX
+        elif _KEEPS_FULL_TEXT.match(sql):
+            continue  # the index of a server follows its table
         elif (table := _TABLE.match(sql)) is not None:
             yield from _numbered(table[1], _TABLE_END.sub(")", sql))
         else:

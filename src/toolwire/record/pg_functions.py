@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from toolwire.protocol.records import CallCard
-from toolwire.record import changes, dispatch_rows, reads, record_rows
+from toolwire.record import changes, dispatch_rows, reads, record_index, record_rows
 from toolwire.record.pg_dialect import COMMITS, LOCK, from_json, row_from_json
 from toolwire.record.rows import CallKey, Row, TurnKey, call_key, columns, read_card, turn_key
 from toolwire.record.transaction import (
@@ -30,6 +30,7 @@ from toolwire.record.transaction import (
 EACH_TURN = (
     changes.BEGIN_TURN, changes.TAKE_OVER, changes.TOUCH, changes.RELEASE_TURN, changes.END_TURN, changes.CHARGED,
     changes.ADD_LOOP, changes.SPEND, dispatch_rows.KEEP, dispatch_rows.DROP, dispatch_rows.LATER, *record_rows.WRITES,
+    *record_index.WRITES,
 )  # fmt: skip
 """Statements of turns and records whose outcome is not looked at; each is made for one row after the other."""
 
@@ -191,6 +192,7 @@ _REST = """
     ) r ON true
 """
 INSTEAD: Final = {
+    **record_index.PG_INSTEAD,
     reads.CALLS_BY_ID: f"""
         SELECT c.call_id, {_CARD} FROM json_array_elements_text($1::json) AS k(v)
         JOIN LATERAL (

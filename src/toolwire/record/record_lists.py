@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import orjson
 
-from toolwire.breadcrumbs.rules.words import record_words
+from toolwire.breadcrumbs.rules.words import WordMatch, match_of, record_words
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
-from toolwire.record import record_rules
+from toolwire.record import record_index, record_rules
 from toolwire.record.contract import Numbered
 from toolwire.record.rows import Row, column
 
@@ -38,12 +38,13 @@ _BY_AUTHOR = _NUMBERS.format(
     table="shared_records INDEXED BY shared_records_by_author", condition=" AND created_by = ?"
 )
 _OF_PROJECT = _NUMBERS.format(table="shared_records INDEXED BY shared_records_by_project", condition="")
-_ROWS = """
-    SELECT number, record_id, uses_left, body FROM shared_records
+_FITTING = """
+    SELECT number FROM shared_records
     WHERE number IN (SELECT CAST(value AS INTEGER) FROM json_each(?)) AND project = ?
         AND (ends_at IS NULL OR ends_at > ?){conditions}
     ORDER BY number DESC LIMIT ?
 """
+_ROWS = _FITTING.replace("SELECT number FROM", "SELECT number, record_id, uses_left, body FROM", 1)
 _HAS_TAGS = """
     AND (SELECT count(*) FROM record_tags t WHERE t.project = shared_records.project
          AND t.tag IN (SELECT value FROM json_each(?)) AND t.number = shared_records.number) >= ?
@@ -94,6 +95,18 @@ def numbered(
     return list(islice(read, limit))
 
 
+def fitting(
+    connection: sqlite3.Connection, numbers: Sequence[int], query: RecordQuery, project: str, now: float
+) -> list[int]:
+    """Those of the numbers whose records fit; their bodies are not read."""
+    if query.text.strip():
+        words = record_index.words_of(connection, numbers)
+        numbers = [number for number in words if record_rules.has_text(words[number].split(), query.text)]
+    conditions, given = _conditions(query)
+    asked = (orjson.dumps(list(numbers)).decode(), column(project), now, *given, len(numbers))
+    return [number for (number,) in connection.execute(_FITTING.format(conditions=conditions), asked).fetchall()]
+
+
 def _conditions(query: RecordQuery) -> tuple[str, list[object]]:
     """What must hold of a row, whichever index it was found by."""
     said: list[tuple[str, Sequence[object]]] = []
@@ -127,6 +140,9 @@ def _tags(tags: Sequence[str]) -> list[object]:
 def _candidates(connection: sqlite3.Connection, query: RecordQuery, before: int | None, project: str) -> Iterator[int]:
     """The numbers of all records that may fit, the newest first, without repetition."""
     span = _span(query, before)
+    if query.text.strip():
+        yield from _by_words(connection, match_of(query, project), span)
+        return
     indexes = _indexes(query, column(project))
     best = indexes[0]
     if len(indexes) > 1:
@@ -168,6 +184,15 @@ def _stream(connection: sqlite3.Connection, sql: str, given: Row, span: _Range) 
         if len(rows) < batch:
             return
         span = span._replace(last=rows[-1][0])
+        batch = min(batch * 4, _MANY)
+
+
+def _by_words(connection: sqlite3.Connection, match: WordMatch, span: _Range) -> Iterator[int]:
+    """The index of words has the filters, too: what it gives fits nearly always."""
+    batch = _FEW
+    while numbers := record_index.matching(connection, match, batch, span.first, span.last):
+        yield from numbers
+        span = span._replace(last=numbers[-1])
         batch = min(batch * 4, _MANY)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 from toolwire.errors import StoreError
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordChange
-from toolwire.record import record_rules
+from toolwire.record import record_index, record_rules
 from toolwire.record.contract import Numbered
 from toolwire.record.record_rules import UsedKey
 from toolwire.record.rows import Row, column, columns
@@ -130,6 +130,7 @@ def create(
         number = _free(connection, number)
     connection.execute(KEEP, (number, project, record_id, *_said(record, now, changed, digest), body))
     _keep_tags(connection, project, number, record)
+    record_index.put(connection, number, record, changed)
     if digest is not None:
         connection.execute(KEEP_KEY, (project, digest, record_id, record_rules.content_digest(record)))
     _keep_change(tx, changed, (project, record_id, 1, ChangeKind.CREATED.value, now, None))
@@ -151,6 +152,7 @@ def update(tx: Transaction, record: Record, expected: int, audit: Sequence[Row],
     if new.tags != kept.record.tags:
         _drop_tags(connection, project, kept)
         _keep_tags(connection, project, kept.number, new)
+    record_index.put(connection, kept.number, new, changed)
     _keep_change(tx, changed, (project, record_id, version, ChangeKind.UPDATED.value, now, None))
     if (first := version - record_rules.MOST_VERSIONS) > 2:  # the first one stays
         connection.execute(_COPY, (project, record_id, 2, first))
@@ -256,6 +258,7 @@ def _keep_change(tx: Transaction, changed: int, row: Row) -> None:
         if changed % (LOOK_EVERY * 16) == 0:
             _drop_beyond(tx.connection, project)
             tx.connection.execute(_DROP_KEYS, (now - record_rules.KEYS_S,))
+            record_index.drop_gone(tx.connection, now - record_rules.CHANGES_S)
 
 
 def _drop(tx: Transaction, kept: _RecordRow, kind: ChangeKind, now: float, by: str = "") -> int:
@@ -273,6 +276,7 @@ def _drop(tx: Transaction, kept: _RecordRow, kind: ChangeKind, now: float, by: s
     connection.executemany(COPY_TO_CHANGE, [(clear(body), seq) for seq, body in left])
     _drop_tags(connection, project, kept)
     connection.execute(DROP, (kept.number,))
+    record_index.drop(connection, kept.number, changed, now)
     if kept.key_digest is not None:
         connection.execute(KEY_GONE, (now, project, kept.key_digest))
     return int(changed)

@@ -1,12 +1,13 @@
 """The part of the SQLite store that keeps records, and of those in database servers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from toolwire.breadcrumbs.rules.words import WordMatch
 from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery
 from toolwire.protocol.records import AuditRow
-from toolwire.record import record_lists, record_rows, record_rules
-from toolwire.record.contract import Numbered
+from toolwire.record import record_index, record_lists, record_rows, record_rules
+from toolwire.record.contract import NewVector, Numbered, VectorRow
 from toolwire.record.reader import Reader
 from toolwire.record.rows import DEFAULT, audit_rows
 from toolwire.record.writer import Writer
@@ -71,6 +72,38 @@ class SqliteRecordStore:
         if limit < 1 or not await self._reader.read(record_rows.any_over, project, now):
             return []
         return await self._writer.write(partial(record_rows.expire, project=project, limit=limit, now=now))
+
+    async def matching_records(
+        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None
+    ) -> list[int]:
+        return await self._reader.read(record_index.matching, match, limit, since, until)
+
+    async def count_matching(self, matches: Sequence[WordMatch], *, most: int) -> list[int]:
+        return await self._reader.read(record_index.count_matching, matches, most)
+
+    async def words_of_records(self, numbers: Sequence[int]) -> Mapping[int, str]:
+        return await self._reader.read(record_index.words_of, numbers)
+
+    async def fitting_records(self, numbers: Sequence[int], query: RecordQuery, *, project: str = DEFAULT) -> list[int]:
+        return await self._reader.read(record_lists.fitting, numbers, query, project, self._clock())
+
+    async def records_numbered(
+        self, numbers: Sequence[int], query: RecordQuery, *, project: str = DEFAULT
+    ) -> list[Numbered[Record]]:
+        return await self._reader.read(
+            record_lists.numbered, numbers, query, project, self._clock(), len(numbers)
+        )  # fmt: skip
+
+    async def record_vectors(
+        self, cursor: int = 0, *, model: str, limit: int = 1000, project: str = DEFAULT
+    ) -> list[VectorRow]:
+        return await self._reader.read(record_index.changed_after, cursor, model, limit, project)
+
+    async def vectors_of_records(self, numbers: Sequence[int], *, model: str) -> Mapping[int, bytes]:
+        return await self._reader.read(record_index.vectors_of, numbers, model)
+
+    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str) -> None:
+        await self._writer.write(partial(record_index.put_vectors, vectors=vectors, model=model))
 
 
 def _whose(record: Record) -> tuple[str, str]:

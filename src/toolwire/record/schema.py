@@ -784,11 +784,53 @@ _SHARED_RECORDS = (
     "CREATE INDEX record_keys_gone ON record_keys (gone_at) WHERE gone_at IS NOT NULL",
 )
 
+# What is found by words and by vectors: see record_index.py. The index has no copy of the lines that it is about.
+_RECORD_INDEX = (
+    "CREATE TABLE record_words (number INTEGER PRIMARY KEY, words TEXT NOT NULL) STRICT",
+    """
+    CREATE VIRTUAL TABLE record_words_index USING fts5 (
+        words, content = 'record_words', content_rowid = 'number', detail = none, columnsize = 0, tokenize = 'ascii'
+    )
+    """,
+    """
+    CREATE TRIGGER record_words_added AFTER INSERT ON record_words BEGIN
+        INSERT INTO record_words_index (rowid, words) VALUES (new.number, new.words);
+    END
+    """,
+    """
+    CREATE TRIGGER record_words_dropped AFTER DELETE ON record_words BEGIN
+        INSERT INTO record_words_index (record_words_index, rowid, words) VALUES ('delete', old.number, old.words);
+    END
+    """,
+    """
+    CREATE TRIGGER record_words_changed AFTER UPDATE ON record_words BEGIN
+        INSERT INTO record_words_index (record_words_index, rowid, words) VALUES ('delete', old.number, old.words);
+        INSERT INTO record_words_index (rowid, words) VALUES (new.number, new.words);
+    END
+    """,
+    """
+    CREATE TABLE record_vectors (
+        number INTEGER PRIMARY KEY,
+        project TEXT NOT NULL,
+        changed INTEGER NOT NULL,
+        state INTEGER NOT NULL,
+        gone_at REAL,
+        model TEXT NOT NULL DEFAULT '',
+        bits BLOB,
+        vector BLOB
+    ) STRICT
+    """,
+    "CREATE INDEX record_vectors_by_change ON record_vectors (project, changed)",
+    "CREATE INDEX record_vectors_gone ON record_vectors (gone_at) WHERE gone_at IS NOT NULL",
+)
+INDEX_OF_WORDS = "record_words_index"
+"""A virtual table. SQLite makes tables of its own for it, which have its name and more; none of them is copied."""
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
     _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE, _TURN_KEYS, _RECORD_KEYS, _APPROVAL_KEYS, _SUM_KEYS, _AUDIT_KEYS,
-    _BODIES, _EVENTS, _REGISTRY, _DISPATCHES, _CALL_MARKS, _SHARED_RECORDS,
+    _BODIES, _EVENTS, _REGISTRY, _DISPATCHES, _CALL_MARKS, _SHARED_RECORDS, _RECORD_INDEX,
 )  # fmt: skip
 
 _PRIMARY = 0xFF
@@ -903,6 +945,8 @@ def tables(connection: sqlite3.Connection, page: int) -> Iterator[CopiedTable]:
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name"
     ).fetchall()
     for (name,) in names:
+        if name.startswith(INDEX_OF_WORDS):
+            continue
         columns = connection.execute("SELECT name, pk FROM pragma_table_info(?) ORDER BY pk", (name,)).fetchall()
         keys = ", ".join(f'"{column}"' for column, key in columns if key) or "rowid"
         places = ", ".join("?" * len(columns))
@@ -932,8 +976,10 @@ def _made_by(steps: Sequence[Sequence[str]]) -> tuple[str, ...]:
         made = connection.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
         out = []
         for name, kind, sql in made.fetchall():
+            if name.startswith(f"{INDEX_OF_WORDS}_"):
+                continue
             out.append(sql)
-            if kind == "table":
+            if kind == "table" and name in read:
                 rows = connection.execute(read[name], (0,)).fetchall()
                 out += [f'INSERT INTO "{name}" VALUES ({", ".join(map(repr, row))})' for row in rows]  # noqa: S608
     return tuple(out)
