@@ -18,7 +18,7 @@ async def main() -> None:
         return
 
     print(ran.stdout.text, ran.stderr.text, ran.exit_code, ran.engine, ran.profile)
-    assert ran.stdout.text.splitlines()[0] != "0"  # nobody is root in a box
+    assert ran.stdout.text.splitlines()[0] != "0"  # no process is root in a box
     assert ran.stdout.text.endswith("made\n")
 
 

@@ -55,7 +55,7 @@ class _Count:
 def used_bytes(folder: str, enough: int) -> int:
     """The bytes that a folder takes on the disk, each file once however often it is linked, without our own state.
 
-    Stops when there are more than `enough`. What is somebody else's and cannot be looked at counts as nothing; what
+    Stops when there are more than `enough`. What another user owns and cannot be looked at counts as nothing; what
     this user has closed to itself, or hidden too deep, counts as too much. No link is followed.
     """
     try:

@@ -5,7 +5,7 @@ one folder are one writer. Machines that share a database are several, each with
 of its own, so that none has to wait for the newest row of another; a checkpoint is over the newest rows of all of them.
 A log that is older than that begins with rows in a chain of each writer that all projects share.
 
-An edit, a deletion or a new order breaks the chain from there on. Whoever can write the whole log can make a new chain,
+An edit, a deletion or a new order breaks the chain from there on. A writer of the whole log can make a new chain,
 and a tail can be cut off without a trace: that is what signed checkpoints in a second place are for.
 """
 

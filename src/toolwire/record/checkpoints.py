@@ -86,7 +86,7 @@ def faults(checkpoints: Sequence[Checkpoint], chain: AuditChain, key: str = "") 
 
 
 def is_about(one: Checkpoint, chain: AuditChain) -> bool:
-    """Whether a checkpoint is about this part of the log: one of another project is not, whoever signed it.
+    """Whether a checkpoint is about this part of the log: one of another project is not, by whatever key it is signed.
 
     Those of before projects had chains of their own are about rows that all of them share.
     """

@@ -54,7 +54,7 @@ class AuditFilter(NamedTuple):
 class AuditTail:
     """The newest rows of an audit log. Dropped rows stay counted, so that every row keeps its number.
 
-    Every call adds rows, so `extend` is the deque's own; whoever ends a turn or a call asks for `trim`.
+    Every call adds rows, so `extend` is the deque's own; the end of a turn or a call asks for `trim`.
     """
 
     def __init__(self, max_rows: float, max_bytes: float) -> None:

@@ -251,7 +251,7 @@ def _seal_ends(found: Guard, routes: list[Route]) -> None:
 
 
 def _lock(root: int) -> None:
-    """Share the workspace with other boxes. Whoever else has locked it is waited for, but not for long."""
+    """Share the workspace with other boxes. Waits for another lock on it, but not for long."""
     until = time.monotonic() + _LOCKED_FOR_S
     while True:
         try:
