@@ -1,11 +1,13 @@
 """What a user meets in a house with one device: keys that do not fit, a broker that is down, chats, turns over HTTP."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.stage import Stage
+from tests.cli.stage import Stage, scripted
 from tests.edge.house import House
+from tests.gateway.test_turns import served
 from toolwire.cli.entry.exits import Exit
 from toolwire.edge.keys import PrivateKey
 
@@ -51,3 +53,41 @@ def test_while_the_broker_is_down_no_command_is_suggested_that_runs_the_tool_her
             assert "--tools device" not in ran.err
     finally:
         stage.close()
+
+
+def test_a_chat_reads_a_sensor_of_the_device_and_goes_on(house: House) -> None:
+    with scripted([("read_temperature", {})], "It is 45.6 °C.", [("gpio_read", {"pin": 17})], "High.") as model:
+        ran = house.stage.run("chat", *model.flags, stdin=b"How warm is it?\nAnd pin 17?\n/quit\n")
+
+    assert ran.code == Exit.DONE, ran.err
+    assert [line for line in ran.out.splitlines() if line in ("It is 45.6 °C.", "High.")] == ["It is 45.6 °C.", "High."]
+    read = [json.loads(one["content"]) for one in model.requests[-1]["messages"] if one["role"] == "tool"]
+    assert (read[0]["celsius"], read[1]["level"]) == (45.6, "HIGH")
+
+
+PROFILE = """
+profile = "small"
+[profiles.small]
+provider = "openai-compatible"
+model = "scripted"
+url = "{url}"
+"""
+
+
+def test_a_turn_that_is_begun_over_http_reads_a_sensor_of_the_device(house: House) -> None:
+    settings = (house.stage.folder / "toolwire.toml").read_text()
+    try:
+        with scripted([("read_temperature", {})], "It is 45.6 °C.") as model, served(
+            house.stage, model, settings=PROFILE, after=settings
+        ) as server:  # fmt: skip
+            told = server.events(turn := server.begin("How warm is it?"))
+            shown = server.get(f"/v1/turns/{turn}")
+            server.stop()
+    finally:
+        house.stage.settings(settings)
+
+    [finished] = [event for event in told if event["event"] == "call_finished"]
+    assert shown["answer"] == "It is 45.6 °C."
+    assert finished["call"]["name"] == "read_temperature", finished
+    newest = house.run("edge", "logs", "pi", "-n", "1", "--json").json["rows"][-1]
+    assert (newest["tool"], newest["status"]) == ("read_temperature", "success")
