@@ -6,8 +6,9 @@ import hashlib
 import json
 import random
 import signal
+import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -318,7 +319,7 @@ async def test_a_result_is_delivered_when_the_broker_comes_back(kind: str, tmp_p
             command = await orchestrator.send(orchestrator.tool("linger", {"name": "far"}, timeout_ms=300))
             await orchestrator.settled()
             broker.kill()
-            await asyncio.sleep(0.5)  # longer than the call may take
+            await wait_for(lambda: has_ended(device, command.record_id))
             broker.start()
             assert code_of(await orchestrator.report_on(command)) is Code.TIMEOUT
             assert device.effects == ["far"]
@@ -354,6 +355,13 @@ async def test_a_killed_process_runs_nothing_twice_and_says_what_it_does_not_kno
         finally:
             process.kill()
             process.wait()
+
+
+def has_ended(device: Device, record_id: str) -> bool:
+    """Whether the journal of a device has the result of a call."""
+    with closing(sqlite3.connect(device.folder / "journal.db")) as journal:
+        found = journal.execute("SELECT state FROM calls WHERE key = ?", (record_id,)).fetchone()
+    return bool(found == ("finished",))
 
 
 async def wait_for(condition: Any) -> None:

@@ -1,6 +1,8 @@
 """The connection to a broker: acknowledged, kept across connections, made again."""
 
 import asyncio
+import gc
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -141,3 +143,19 @@ async def test_a_broker_that_ends_the_connection_at_once_is_noticed_at_once() ->
             while not link.problem:
                 await asyncio.to_thread(time.sleep, 0.01)
         assert "closed the connection at once" in link.problem
+
+
+async def test_a_link_that_is_closed_while_it_connects_leaves_no_error_behind() -> None:
+    """The attempt ends by two ways at once; the one that no one waits for is not told as a failure of the program."""
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # no one listens there
+        for _ in range(20):
+            async with MqttLink(MqttBroker("127.0.0.1", uuid4().hex, port=closed.getsockname()[1]), Inbox()):
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+    gc.collect()
+    await asyncio.sleep(0)
+
+    assert told == []

@@ -40,6 +40,8 @@ _NODELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _REFUSED_FILTER = 0x80
 _IN_FLIGHT = 1_000
 _MOST_SHOWN = 3
+_UNSPECIFIED = "Unspecified error"  # of paho, for a connection that ended without a word
+_LOST = "the broker ended the connection, or the network did"
 _CLOSED_EARLY = "it closed the connection at once; check that it knows this client's certificate, user and client id"
 
 
@@ -188,7 +190,8 @@ class MqttLink(StaysConnected):
                 self._note_problem(lost)
 
     def _note_problem(self, error: BaseException) -> None:
-        self.problem = str(error) or type(error).__name__
+        said = str(error) or type(error).__name__
+        self.problem = _LOST if said.endswith(_UNSPECIFIED) else said
         if self.problem != self._logged:  # once, and not at each of a thousand attempts
             self._logged = self.problem
             _log.warning("there is no connection to the MQTT broker at %s: %s", self.broker.shown, self.problem)
@@ -289,6 +292,7 @@ class _Connection(aiomqtt.Client):
         """Say at once that a broker ended the connection before it accepted it; the library would wait for its time."""
         if self._is_connecting and not self._connected.done():
             self._connected.set_exception(aiomqtt.MqttError(_CLOSED_EARLY))
+            self._connected.exception()  # an attempt that fails by itself does not look at it
 
     async def lost(self) -> None:
         """Return or raise when the connection has ended."""
