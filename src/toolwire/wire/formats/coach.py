@@ -76,8 +76,8 @@ def choose_formats(
 
 
 def possible_formats(provider: str, model: str) -> tuple[str, ...]:
-    """Every definition format that this provider's API can carry."""
-    return tuple(name for name in DIALECTS if _can(provider, model, name))
+    """Every definition format that this provider's API can carry, and that tells all about a tool."""
+    return tuple(name for name, dialect in DIALECTS.items() if not dialect.abridged and _can(provider, model, name))
 
 
 def _can(provider: str, model: str, name: str) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
+from toolwire.protocol.token_estimate import estimate_tokens
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import fast_frozen
 from toolwire.wire.encode.outbound import CallIds, to_json
@@ -13,7 +14,6 @@ from toolwire.wire.encode.request import Dialect
 from toolwire.wire.formats.registry import DIALECTS
 
 _EMPTY = Tool("", "", {})
-CHARS_PER_TOKEN = 4  # what the common tokenizers average on JSON and English
 
 
 @fast_frozen
@@ -40,17 +40,21 @@ def _cost(name: str, dialect: Dialect, tools: tuple[Tool, ...]) -> FormatCost:
     call = ToolCall("", {}, id="call_1", alias="call_1")
     answer = ToolResult("call_1", "", Status.SUCCESS, (Text("-"),))
     ids = CallIds(dialect.id_fits)
-    said = len(to_json(dialect.encode_message(Reply("-", calls=(call,)), ids)))
+    said = _tokens(dialect.encode_message(Reply("-", calls=(call,)), ids))
     return FormatCost(
         name,
-        fixed=fixed // CHARS_PER_TOKEN,
-        per_tool=round((_told(dialect, tools) - fixed) / CHARS_PER_TOKEN / max(len(tools), 1), 1),
-        per_call=(said - len(to_json(dialect.encode_message(Reply("-"), ids)))) // CHARS_PER_TOKEN,
-        per_result=len(to_json(dialect.encode_message(ResultsMessage((answer,)), ids))) // CHARS_PER_TOKEN,
+        fixed=fixed,
+        per_tool=round((_told(dialect, tools) - fixed) / max(len(tools), 1), 1),
+        per_call=said - _tokens(dialect.encode_message(Reply("-"), ids)),
+        per_result=_tokens(dialect.encode_message(ResultsMessage((answer,)), ids)),
     )
 
 
 def _told(dialect: Dialect, tools: tuple[Tool, ...]) -> int:
     opening = dialect.opening("", tools) if dialect.tell_tools else None
     text = str(opening["content"]) if opening else ""
-    return len(text) + len(to_json(dialect.tool_fields(tools)))
+    return estimate_tokens(text) + _tokens(dialect.tool_fields(tools))
+
+
+def _tokens(sent: object) -> int:
+    return estimate_tokens(to_json(sent).decode())

@@ -5,7 +5,7 @@ A new format is one module and one row. A provider's own format also needs a rea
 
 from toolwire.wire.encode import anthropic, bedrock, cohere, gemini, mistral, ollama, openai_chat, openai_responses
 from toolwire.wire.encode.request import Dialect
-from toolwire.wire.prompted import grammar, hermes, qwen_xml, rcrt
+from toolwire.wire.prompted import compact, grammar, hermes, qwen_xml, rcrt
 
 DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect
@@ -22,6 +22,7 @@ DIALECTS: dict[str, Dialect] = {
         hermes.DIALECT,
         qwen_xml.DIALECT,
         rcrt.DIALECT,
+        compact.DIALECT,
         grammar.DIALECT,
     )
 }

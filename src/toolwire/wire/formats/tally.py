@@ -15,6 +15,7 @@ EXPECTED: Mapping[str, frozenset[str]] = {
     "hermes": frozenset({"native", "hermes"}),
     "qwen_xml": frozenset({"native", "hermes", "qwen_xml", "qwen3_coder"}),
     "rcrt": frozenset({"native", "bare_json", "rcrt", "rcrt_breadcrumb"}),
+    "compact": frozenset({"native", "bare_json", "rcrt", "pythonic"}),
     "grammar": frozenset({"native", "bare_json", "rcrt", "rcrt_breadcrumb", "grammar"}),
 }
 _NATIVE_ONLY = frozenset({"native"})

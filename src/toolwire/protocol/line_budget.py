@@ -1,0 +1,49 @@
+"""Which line of each tool is told where all lines together have a budget of tokens."""
+
+from collections.abc import Sequence
+from heapq import heapify, heapreplace
+
+from toolwire.protocol.token_estimate import estimate_tokens
+from toolwire.protocol.tool_lines import LINE_CHARS, LineDetail, tool_line
+from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import dataclass, fast_frozen
+
+
+@fast_frozen
+@dataclass(frozen=True, slots=True)
+class CostedLine:
+    """A line and about how many tokens it takes, with the end of the line."""
+
+    text: str
+    tokens: int
+
+
+def lines_of(tool: Tool, *, line_chars: int = LINE_CHARS) -> tuple[CostedLine, ...]:
+    """The lines of a tool, from the one that says most to the one that says least."""
+    texts = (tool_line(tool, detail, line_chars=line_chars) for detail in LineDetail)
+    return tuple(CostedLine(text, estimate_tokens(text) + 1) for text in texts)
+
+
+def fit_lines(
+    lines: Sequence[Sequence[CostedLine]], budget: int, *, begin: LineDetail = LineDetail.FULL
+) -> list[str] | None:
+    """One line for each tool, which together stay within the budget; None where not even the shortest do.
+
+    The longest line is always the next that has to say less, so that a tool with twenty inputs does not cost a
+    neighbour with one of them its purpose.
+    """
+    levels = [int(begin)] * len(lines)
+    spent = sum(each[begin].tokens for each in lines)
+    queue = [(-each[begin].tokens, place) for place, each in enumerate(lines)]
+    heapify(queue)
+    while spent > budget:
+        if not queue or queue[0][0] == 0:
+            return None
+        place = queue[0][1]
+        before = lines[place][levels[place]].tokens
+        levels[place] += 1
+        after = lines[place][levels[place]].tokens
+        spent += after - before
+        # One that can say no less waits at the end.
+        heapreplace(queue, (-after if levels[place] < LineDetail.CALL else 0, place))
+    return [each[level].text for each, level in zip(lines, levels, strict=True)]
