@@ -9,12 +9,13 @@ from toolwire.protocol.calls import Denied
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.registry import GROUPS, ToolDependencies, tools_of
 
-PERMISSIONS = frozenset({"file_read", "file_write", "shell", "network", "git", "session", "device"})
+PERMISSIONS = frozenset({"file_read", "file_write", "shell", "network", "git", "session", "device", "records"})
 TOOLS = tools_of(GROUPS, ToolDependencies())
 EVERYTHING = Grant(tier=Tier.RUN, permissions=PERMISSIONS)
 EXPECTED = {
     *(("read", "file_read"), ("grep", "file_read"), ("write", "file_write"), ("apply_patch", "file_write")),
     *(("bash", "shell"), ("job_start", "shell"), ("git_commit", "git"), ("webfetch", "network")),
+    *(("breadcrumb-create", "records"), ("breadcrumb-search", "records")),
     *(("gpio_write", "device"), ("camera_capture", "device"), ("safe_exec", "shell"), ("ping", "network")),
 }
 

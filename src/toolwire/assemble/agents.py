@@ -51,9 +51,10 @@ from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
-    from toolwire.assemble import bus_link, registry, webhook
+    from toolwire.assemble import bus_link, records, registry, webhook
     from toolwire.assemble.bus_link import BusLink
     from toolwire.assemble.device_link import DeviceLink
+    from toolwire.breadcrumbs.service import RecordService
     from toolwire.fleet import dispatcher
     from toolwire.fleet.dispatcher import BusDispatcher
     from toolwire.hub import turn_loop
@@ -67,6 +68,7 @@ else:
     workflows = lazy_module("toolwire.plan.workflows")
     webhook = lazy_module("toolwire.assemble.webhook")
     bus_link = lazy_module("toolwire.assemble.bus_link")
+    records = lazy_module("toolwire.assemble.records")
     registry = lazy_module("toolwire.assemble.registry")
     dispatcher = lazy_module("toolwire.fleet.dispatcher")
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
@@ -252,9 +254,13 @@ class _AgentFactory:
         usual = tool_dependencies(self.project, self.store)
         ask = self.user.answer if self.user.present else None
         nodes = None if self.on_devices is None else self.on_devices.nodes
-        given = replace(usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes)
+        given = replace(usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes, records=self.records)
         team.toolbox = toolbox_of(self.project, given, only="" if only in _OF_OTHERS else only)
         return team.toolbox
+
+    def records(self) -> "RecordService":
+        """The records of the project, in its store."""
+        return records.record_service(self.project, self.store)
 
     def agent(self, model: ChatModel, toolbox: Toolbox, *, grant: Grant, **parts: Any) -> Agent:
         """An agent of this project, as its settings say."""

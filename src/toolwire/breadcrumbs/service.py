@@ -31,6 +31,7 @@ from toolwire.breadcrumbs.record_types import RecordType, RecordTypes, read_defi
 from toolwire.breadcrumbs.responses import Responses, TurnsAndCalls, asks_for_responses, is_response
 from toolwire.breadcrumbs.rules.access import may_see, require_may_change, require_writer, visible_to
 from toolwire.breadcrumbs.rules.callers import Caller, Role
+from toolwire.breadcrumbs.rules.decisions import decided_tags, require_may_decide, require_same_decision
 from toolwire.breadcrumbs.rules.lifetimes import read_lifetime
 from toolwire.breadcrumbs.rules.merge_patch import merge_patch
 from toolwire.breadcrumbs.rules.schemas import (
@@ -43,6 +44,7 @@ from toolwire.breadcrumbs.rules.schemas import (
     require_may_write,
     type_family,
 )
+from toolwire.breadcrumbs.rules.seen_versions import seen_version
 from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted
 from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery, Sensitivity
 from toolwire.protocol.records import AuditRow
@@ -52,6 +54,9 @@ from toolwire.record.contract import AuditStore, Numbered, RecordStore
 MOST_LISTED, MOST_FOUND = 1_000, 50
 LONGEST_ID, LONGEST_KEY, LONGEST_TEXT = 200, 200, 2_000
 MOST_ORIGINS = 5
+MOST_CALLS = 1_000
+"""How many calls of a turn are looked through for the version of a record that it has seen."""
+
 _KEYED = UUID("6c0f6d0e-3c7e-4f0b-9a5e-2f7d1b8f4c11")
 
 
@@ -116,6 +121,7 @@ class RecordService:
         async with self._audit_refusal(caller, new.schema_name):
             require_writer(caller)
             require_may_write(new.schema_name, caller)
+            require_same_decision((), new.tags, caller)
         record = await self._as_kept(self._new(new, caller, key), replays=bool(key))
         audit = [self._audit_row("record_created", record, caller)]
         return record, await self._store.create_record(record, key=key, audit=audit)
@@ -150,9 +156,34 @@ class RecordService:
         after = self._patched(before, patch, caller)
         async with self._audit_refusal(caller, before.schema_name, record_id):
             require_may_change(before, after, caller)
+            require_same_decision(before.tags, after.tags, caller)
         after = await self._as_kept(after)
         audit = [self._audit_row("record_updated", replace(after, version=expected + 1), caller)]
         return _shown(await self._store.update_record(after, expected, audit=audit))
+
+    async def decide(self, record_id: str, caller: Caller, *, approve: bool, reason: str = "") -> Record:
+        """Approve or reject a record that is a draft or pending: its tags say so from then on, the audit log says why.
+
+        The same call again gives what it has decided. Raises as `patch` does.
+        """
+        before = await self._visible(record_id, caller)
+        if caller.call_id and (before.turn_id, before.call_id) == (caller.turn_id, caller.call_id):
+            return _shown(before)
+        async with self._audit_refusal(caller, before.schema_name, record_id):
+            require_writer(caller)
+            require_may_write(before.schema_name, caller)
+            require_may_decide(before, caller)
+        after = replace(
+            self._written(before, caller), tags=decided_tags(before.tags, approve=approve)
+        )  # fmt: skip
+        row = self._audit_row("record_approved" if approve else "record_rejected", after, caller)
+        row = replace(row, detail={**row.detail, "reason": reason})
+        return _shown(await self._store.update_record(after, before.version, audit=[row]))
+
+    async def version_seen(self, record_id: str, caller: Caller) -> int | None:
+        """The version of a record that earlier steps of the caller's turn have shown; None where they showed none."""
+        cards = await self._store.calls(turn_id=caller.turn_id, limit=MOST_CALLS, project=self.project)
+        return seen_version(cards, record_id, caller.call_id)
 
     async def delete(self, record_id: str, caller: Caller, *, expected: int | None = None) -> Record:
         """Delete a record with its history; gives back its last version.
@@ -285,11 +316,17 @@ class RecordService:
         if "ttl" in patch:
             lifetime = read_lifetime(asked.ttl, self._clock())
             changes = {"ttl": lifetime.ttl, "expires_at": lifetime.expires_at, "uses_left": lifetime.uses_left}
+        return replace(
+            self._written(before, caller), title=asked.title, tags=asked.tags, context=asked.context or {},
+            llm_hints=asked.llm_hints, visibility=asked.visibility, sensitivity=asked.sensitivity, **changes,
+        )  # fmt: skip
+
+    def _written(self, before: Record, caller: Caller) -> Record:
+        """The record with the marks of the caller who writes its next version."""
         origins = tuple(dict.fromkeys((*before.origins, *caller.origins)))[:MOST_ORIGINS]
         return replace(
-            before, title=asked.title, tags=asked.tags, context=asked.context or {}, llm_hints=asked.llm_hints,
-            visibility=asked.visibility, sensitivity=asked.sensitivity, updated_by=caller.author,
-            updated_at=self._clock(), turn_id=caller.turn_id, call_id=caller.call_id, origins=origins, **changes,
+            before, updated_by=caller.author, updated_at=self._clock(), turn_id=caller.turn_id, call_id=caller.call_id,
+            origins=origins,
         )  # fmt: skip
 
     async def _as_kept(self, record: Record, *, replays: bool = False) -> Record:

@@ -15,7 +15,9 @@ class ToolKind(Protocol):
     def __call__(self, **own: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
-def _kind(**common: Unpack[Options]) -> ToolKind:
+def kind_of(**common: Unpack[Options]) -> ToolKind:
+    """A kind of tools that have these options in common."""
+
     def of_this_kind(**own: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]:
         options: Options = {**common, **own}
         return tool(**options)
@@ -23,24 +25,24 @@ def _kind(**common: Unpack[Options]) -> ToolKind:
     return of_this_kind
 
 
-looking = _kind(
+looking = kind_of(
     tier=Tier.CRAWL, effect=Effect.PURE, category="file", reads=("file:{path}",), needs={"file_read"}
 )  # fmt: skip
 """Looks at files."""
 
-walking = _kind(
+walking = kind_of(
     tier=Tier.CRAWL, effect=Effect.PURE, category="file", reads=("file:{path}",), needs={"file_read"},
     timeout_s=WALK_TIME_S,
 )  # fmt: skip
 """Looks through many files."""
 
-changing = _kind(tier=Tier.RUN, effect=Effect.TRANSACTIONAL, journaled=True, category="file")
+changing = kind_of(tier=Tier.RUN, effect=Effect.TRANSACTIONAL, journaled=True, category="file")
 """Changes files, all or nothing, and knows after a crash what it has done."""
 
-listening = _kind(
+listening = kind_of(
     tier=Tier.CRAWL, effect=Effect.PURE, category="session", needs={"session"}, polling=True, untrusted=True
 )  # fmt: skip
 """Tells how sessions get on."""
 
-sending = _kind(tier=Tier.WALK, effect=Effect.UNSAFE, category="session", needs={"session"})
+sending = kind_of(tier=Tier.WALK, effect=Effect.UNSAFE, category="session", needs={"session"})
 """Sets others to work."""

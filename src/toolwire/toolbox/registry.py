@@ -22,6 +22,7 @@ from toolwire.protocol.values import dataclass, replace
 from toolwire.toolbox import modules
 
 if TYPE_CHECKING:
+    from toolwire.breadcrumbs.service import RecordService
     from toolwire.toolbox.agents.delegation import SubAgents
     from toolwire.toolbox.browser.chromium import Chromium
     from toolwire.toolbox.data.paging import BodyKeeper, Fetch
@@ -37,7 +38,7 @@ USUAL_HOME = Path(".toolwire")
 SKILLS = "skills"
 """The group of the tool that reads skills. It is made where skills are looked for."""
 
-PERMISSIONS = frozenset({"device", "file_read", "file_write", "git", "network", "session", "shell"})
+PERMISSIONS = frozenset({"device", "file_read", "file_write", "git", "network", "records", "session", "shell"})
 """What built-in tools need."""
 
 
@@ -54,6 +55,7 @@ class ToolDependencies:
     - Commands may read the `toolchains` in `user_home`, found there and by `path`, and further `readable` folders.
     - `device` says which pins, programs and kernel files tools about this machine may use.
     - `nodes` tells of the machines that run edge agents.
+    - `records` gives the records of the project.
     - What has to be closed in the end is put on `closing`.
     """
 
@@ -79,6 +81,7 @@ class ToolDependencies:
     fetch: "Fetch | None" = None
     device: DeviceAccess = DeviceAccess()
     nodes: "Callable[[], Awaitable[Sequence[Node]]] | None" = None
+    records: "Callable[[], RecordService] | None" = None
 
 
 class SharedDependencies:
@@ -138,6 +141,10 @@ class SharedDependencies:
             if self.given.sub_agents
             else modules.delegation.SubAgents(modules.memory.MemoryStore(), ())
         )
+
+    @cached_property
+    def records(self) -> "RecordService | None":
+        return self.given.records() if self.given.records else None
 
     @cached_property
     def orchestration(self) -> Mapping[str, Tool]:
@@ -224,6 +231,10 @@ SESSION_TOOLS = (
     "task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send", "sessions_spawn",
 )  # fmt: skip
 
+RECORD_TOOLS = (
+    "breadcrumb-create", "breadcrumb-update", "breadcrumb-search", "breadcrumb-approve", "breadcrumb-context-merge",
+)  # fmt: skip
+
 ORCHESTRATION_TOOLS = (
     "delegate_async",
     "ask_expert",
@@ -287,6 +298,11 @@ TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     **{name: partial(_session, name) for name in SESSION_TOOLS},
     **{name: partial(_orchestration, name) for name in ORCHESTRATION_TOOLS},
     "workflow": _workflow,
+    "breadcrumb-create": lambda parts: modules.record_writing.create_record_tool(parts.records),
+    "breadcrumb-update": lambda parts: modules.record_writing.update_record_tool(parts.records),
+    "breadcrumb-search": lambda parts: modules.record_search.search_records_tool(parts.records),
+    "breadcrumb-approve": lambda parts: modules.record_writing.approve_record_tool(parts.records),
+    "breadcrumb-context-merge": lambda parts: modules.record_writing.merge_context_tool(parts.records),
     **{name: partial(_model, name) for name in tools_for_models()},
 }  # fmt: skip
 """How each tool is made; None where what it needs is not there."""
@@ -326,6 +342,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "teamwork": SESSION_TOOLS,
     "orchestration": (*ORCHESTRATION_TOOLS, "agents_list", "session_status", "sessions_history"),
     "workflow": ("workflow",),
+    "records": RECORD_TOOLS,
     "models": tuple(tools_for_models()),
     SKILLS: ("skill",),
     "desktop": (*DESKTOP, "more"),
