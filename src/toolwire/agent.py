@@ -17,7 +17,7 @@ from toolwire.hub.event_hub import EventHub
 from toolwire.hub.judging import withhold_password
 from toolwire.hub.resuming import require_same_tools
 from toolwire.hub.runtime import Runtime
-from toolwire.hub.services import APPROVAL_S, QUESTIONS, Approve, Tell
+from toolwire.hub.services import APPROVAL_S, QUESTIONS, Approve, OpenConfig, Tell
 from toolwire.lazy import lazy_module
 from toolwire.loop.compaction import (
     QUESTION,
@@ -118,6 +118,7 @@ class Agent:
         approval_s: float = APPROVAL_S,
         questions: int = QUESTIONS,
         secrets: Secrets = NO_SECRETS,
+        open_config: OpenConfig | None = None,
         events: EventHub | None = None,
         budget: Budget | None = None,
         accounts: Sequence[str] = (),
@@ -144,6 +145,7 @@ class Agent:
         self.runtime = Runtime(
             self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
             approval_s=approval_s, questions=questions, secrets=secrets, events=events,
+            open_config=open_config,
         )  # fmt: skip
         self._lends = self.toolbox.delegates
         self.system = system

@@ -44,6 +44,7 @@ from toolwire.hub.services import Tell
 from toolwire.lazy import lazy_module
 from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.chat import ChatModel
+from toolwire.protocol.context import Context
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import WORKFLOW_MODEL, Turn, TurnKind
 from toolwire.protocol.values import dataclass, replace
@@ -262,6 +263,10 @@ class _AgentFactory:
         """The records of the project, in its store."""
         return records.record_service(self.project, self.store)
 
+    async def open_config(self, config_id: str, tool: str, context: Context) -> Mapping[str, Any]:
+        """What a configuration among the records gives to a call."""
+        return await self.records().open_config(config_id, tool, context)
+
     def agent(self, model: ChatModel, toolbox: Toolbox, *, grant: Grant, **parts: Any) -> Agent:
         """An agent of this project, as its settings say."""
         settings = self.project.settings
@@ -276,6 +281,7 @@ class _AgentFactory:
             approval_s=settings.approval.expires_s,
             questions=settings.approval.questions,
             secrets=settings.secrets(self.project.environ),
+            open_config=self.open_config,
             tier_by_intent=settings.grants.by_intent,
             **parts,
         )

@@ -7,6 +7,7 @@ out: what a caller may not see is not found, and the context of a secret leaves 
 replies are read here as records too, and cannot be written.
 """
 
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -30,7 +31,8 @@ from toolwire.breadcrumbs.new_records import (
 from toolwire.breadcrumbs.record_types import RecordType, RecordTypes, read_definition
 from toolwire.breadcrumbs.responses import Responses, TurnsAndCalls, asks_for_responses, is_response
 from toolwire.breadcrumbs.rules.access import may_see, require_may_change, require_writer, visible_to
-from toolwire.breadcrumbs.rules.callers import Caller, Role
+from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
+from toolwire.breadcrumbs.rules.configs import is_bound, settings_of
 from toolwire.breadcrumbs.rules.decisions import decided_tags, require_may_decide, require_same_decision
 from toolwire.breadcrumbs.rules.lifetimes import read_lifetime
 from toolwire.breadcrumbs.rules.merge_patch import merge_patch
@@ -45,12 +47,14 @@ from toolwire.breadcrumbs.rules.schemas import (
     type_family,
 )
 from toolwire.breadcrumbs.rules.seen_versions import seen_version
-from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted
+from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted, SettingsError
 from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery, Sensitivity
+from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import AuditStore, Numbered, RecordStore
 
+_log = logging.getLogger(__name__)
 MOST_LISTED, MOST_FOUND = 1_000, 50
 LONGEST_ID, LONGEST_KEY, LONGEST_TEXT = 200, 200, 2_000
 MOST_ORIGINS = 5
@@ -306,6 +310,25 @@ class RecordService:
         opened = self._sealer().unseal(record.context, record.id)
         await self._store.audit([replace(self._audit_row("record_secret_used", record, caller), tool=tool)])
         return opened
+
+    async def open_config(self, config_id: str, tool: str, context: Context) -> Mapping[str, Any]:
+        """What a configuration gives to a call of a tool, which must be bound to the tool and to the agent that calls.
+
+        Raises `NotFound`, with one sentence for what does not exist, what is not bound, and what cannot be opened.
+        """
+        caller = replace(RUNTIME, turn_id=context.turn_id, call_id=context.call_id)
+        try:
+            record = await self._visible(config_id, RUNTIME)
+            opened = self._sealer().unseal(record.context, record.id) if is_config(record.schema_name) else {}
+        except (NotFound, InvalidRecord, SettingsError) as reason:
+            _log.warning("configuration %s was not opened for %s: %s", config_id, tool, reason)
+            record, opened = Record(config_id, self.project, TOOL_CONFIG), {}
+        event = "record_secret_used" if is_bound(opened, tool, context.agent) else "record_refused"
+        row = replace(self._audit_row(event, record, caller), tool=tool, agent=context.agent)
+        await self._store.audit([row if event == "record_secret_used" else replace(row, status="denied")])
+        if event == "record_refused":
+            raise NotFound(f"the configuration {config_id[:LONGEST_ID]!r} does not exist, or this call may not use it")
+        return settings_of(opened)
 
     def _patched(self, before: Record, patch: Mapping[str, Any], caller: Caller) -> Record:
         """The next version of a record, in the clear."""

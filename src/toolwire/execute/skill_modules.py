@@ -71,4 +71,5 @@ def module_context(context: Context) -> dict[str, Any]:
         "attempt": context.attempt,
         "timeout_s": context.timeout_s,
         "idempotency_key": context.idempotency_key,
+        "config": dict(context.config or {}),
     }

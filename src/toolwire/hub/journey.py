@@ -13,10 +13,11 @@ from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from toolwire.breadcrumbs.rules.configs import secret_values
 from toolwire.deliver.endings import busy, canceled_result, refusal_result, unknown
-from toolwire.deliver.secrets import NO_SECRETS, NotYours
+from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secret
 from toolwire.deliver.told import with_told
-from toolwire.errors import CallHeld, StoreError, StoreUnavailable, Suspended
+from toolwire.errors import CallHeld, NotFound, StoreError, StoreUnavailable, Suspended
 from toolwire.execute.contract import AbandonsWork, AwaitsResult, Dispatched, KnowsCalls
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.output_buffer import OutputBuffer
@@ -58,6 +59,8 @@ _PATIENT_S = 3.0
 _TO_MODEL = Delivery.MODEL
 _MOST_NAMED = 5
 _ASKER, _BEFORE = "agent:asking", "tool:before"
+_MOST_HELD = 1_000
+_NO_CONFIG = "this tool takes no configuration here; leave out config_id"
 _PASSWORD_STAYS = (
     "It was not sent: the password in its address would be kept on the way. Give the worker a secret, and name that."
 )
@@ -252,6 +255,8 @@ class Journey:
             self._context(allowed), record_id=card.record_id, epoch=card.epoch, step_id=card.step_id, trace=trace
         )  # fmt: skip
         try:
+            if allowed.call.options is not None and allowed.call.options.config_id:
+                raise NotYours(_NO_CONFIG)
             if services.secrets is not NO_SECRETS:
                 revealed, context = self._with_secrets(allowed, context)
                 if revealed.arguments != allowed.arguments:
@@ -447,6 +452,8 @@ class Journey:
         try:
             if self._files is not None and (stale := await self._stale(allowed)) is not None:
                 return stale
+            if (options := allowed.call.options) is not None and options.config_id:
+                context = await self._with_config(allowed, context, options.config_id)
             if services.secrets is not NO_SECRETS:
                 allowed, context = self._with_secrets(allowed, context)
             if trial is None:
@@ -483,6 +490,20 @@ class Journey:
             return None
         said = f"{path!r} has changed since this command was approved, so the approval does not count. Call it again."
         return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, said)
+
+    async def _with_config(self, allowed: Allowed, context: Context, config_id: str) -> Context:
+        """The context with the configuration that the call names, whose secrets are in no result. Raises NotYours."""
+        services = self._services
+        if services.open_config is None or not isinstance(allowed.tool.target, InProcess):
+            raise NotYours(_NO_CONFIG)
+        try:
+            config = await services.open_config(config_id, allowed.tool.name, context)
+        except NotFound as refused:
+            raise NotYours(str(refused)) from None
+        held = {f"config_{name}": Secret(value) for name, value in secret_values(config).items()}
+        if held:
+            services.secrets = services.secrets.plus(held, _MOST_HELD)
+        return replace(context, config=config)
 
     def _with_secrets(self, allowed: Allowed, context: Context) -> tuple[Allowed, Context]:
         """The call as it is handed over: its secrets are put in place where the tool lives.

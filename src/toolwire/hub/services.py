@@ -3,7 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from uuid_utils import uuid7
 
@@ -19,6 +20,7 @@ from toolwire.hub.shown_output import ShownOutput
 from toolwire.hub.slots import Slots
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import NeedsApproval, ToolResult
+from toolwire.protocol.context import Context
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
 
@@ -37,6 +39,9 @@ Approve = Callable[[NeedsApproval], Awaitable[Approval]]
 Tell = Callable[[ApprovalCard], None]
 """Hears of each approval request. It must neither wait nor raise."""
 
+OpenConfig = Callable[[str, str, Context], Awaitable[Mapping[str, Any]]]
+"""Opens the configuration of this id for a call of this tool. Raises `NotFound` where the call may not use it."""
+
 
 class Services:
     """Shared by all turns of a process.
@@ -45,7 +50,7 @@ class Services:
     none takes all threads and sandboxes from another. Calls that touch the same thing wait for each other by `locks`,
     which are this process's own unless others are given. Watchers of `events` see what happens in all turns.
     `clock` gives dates; what lasts is measured by `monotonic`. The `seal` is a secret of this process. What a token
-    of each model has cost, in US dollars, is in `rates`.
+    of each model has cost, in US dollars, is in `rates`. Configurations that calls name are opened by `open_config`.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class Services:
         questions: int = QUESTIONS,
         events: EventHub | None = None,
         locks: Locks | None = None,
+        open_config: OpenConfig | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: str(uuid7()),
@@ -79,6 +85,7 @@ class Services:
         self.questions = questions
         self.in_flight = in_flight
         self.secrets = secrets
+        self.open_config = open_config
         self.events = events or EventHub(clock)
         self.clock = clock
         self.monotonic = monotonic

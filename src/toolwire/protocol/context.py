@@ -1,9 +1,9 @@
 """What a tool may know and do about the call it serves."""
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol
+from typing import Any, Protocol
 
 from toolwire.protocol.calls import Allowed
 from toolwire.protocol.provenance import FILE, Touched, UntrustedMark
@@ -100,6 +100,8 @@ class Context:
 
     `trace` is the span of the call, or the one above it: for what the tool sends on, and for a process that runs it.
 
+    `config` is what the configuration gives that a call names by `config_id`, keys among it; it stays in this process.
+
     With a `trial`, the tool must change nothing and reach nothing, and says in it what it would have needed.
     """
 
@@ -125,6 +127,7 @@ class Context:
     trace: TraceContext = NO_TRACE
     step_id: str = ""
     write: Callable[[str, str], None] = field(default=_no_output, repr=False, compare=False)
+    config: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @staticmethod
     def of(info: CallInfo, report: Callable[[str, float | None], None] = _no_report) -> "Context":

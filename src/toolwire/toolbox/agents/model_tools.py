@@ -2,6 +2,7 @@
 
 Which provider is asked, where, with which key and for which agent is the operator's configuration. A call brings words
 and, where several models are configured, the name of one of them; no address, no key and no configuration of another.
+A configuration record that is bound to the tool and its agent takes the place of what the settings say.
 """
 
 from collections import Counter
@@ -61,6 +62,34 @@ def configured_by_lines(name: str, lines: Iterable[str]) -> dict[str, Configured
                 models.append(model)
                 address = url
     return {ANYONE: configure(name, *models, **({"base_url": address} if address else {}))} if models else {}
+
+
+def configured_by_record(name: str, config: Mapping[str, Any], usual: Configured | None) -> Configured:
+    """What a `tool.config.v1` record says about a tool; what it leaves open is as usual. Raises ToolFailure."""
+    said = {key: value for key, value in config.items() if isinstance(value, str) and value}
+    model = said.get("defaultModel") or said.get("model") or (usual.model if usual else "")
+    if not model:
+        raise ToolFailure("this configuration names no defaultModel", code=Code.UNAVAILABLE)
+    listed = config.get("models")
+    models = tuple(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
+    address = said.get("baseUrl") or said.get("ollamaHost")
+    # The key of the settings is for the address of the settings, and no other address is sent it.
+    key = said.get("apiKey") or ("" if address else usual.api_key if usual else None)
+    return configure(
+        name, model, *(models or (usual.models if usual else ())),
+        base_url=address or (usual.base_url if usual else None), api_key=key,
+        key_variable=usual.key_variable if usual else None,
+    )  # fmt: skip
+
+
+def _number(config: Mapping[str, Any], key: str) -> float | None:
+    value = config.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _whole(config: Mapping[str, Any], key: str) -> int | None:
+    value = config.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +181,10 @@ def ask_model_tool(
         if limits_of(context.grant.network):
             raise ToolFailure("a secret is never sent to another model", code=Code.PERMISSION_DENIED)
         chosen = for_agents.get(context.agent) or for_agents.get(ANYONE)
+        if context.config is not None:
+            chosen = configured_by_record(name, context.config, chosen)
+            temperature = temperature if temperature is not None else _number(context.config, "temperature")
+            max_tokens = max_tokens or _whole(context.config, "maxTokens")
         if chosen is None:
             raise ToolFailure(
                 f"{name} is not configured for this agent; an operator can set tools.models",
