@@ -1,5 +1,7 @@
 """The records of a project, as its settings say: what is checked, and where the key of secrets lies."""
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from toolwire.assemble.project import ProjectFolder
@@ -14,6 +16,27 @@ def record_service(project: ProjectFolder, store: RecordKeeper) -> RecordService
     keys = KeyFile(Path(chosen.key_file) if chosen.key_file else None)
     rules = RecordRules(strict=chosen.strict, sealer=Sealer(keys, project.name))
     return RecordService(store, project.name, rules=rules)
+
+
+class KeptRecords:
+    """The records of a project for as long as a server runs, over a store that may be opened anew meanwhile."""
+
+    def __init__(
+        self, project: ProjectFolder, open_store: Callable[[], AbstractAsyncContextManager[RecordKeeper]]
+    ) -> None:
+        self._project = project
+        self._open_store = open_store
+        self._current: tuple[RecordKeeper, RecordService] | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[RecordService]:
+        """The records, for one request."""
+        async with self._open_store() as store:
+            if self._current is None or self._current[0] is not store:
+                if self._current is not None:
+                    self._current[1].close()
+                self._current = store, record_service(self._project, store)
+            yield self._current[1]
 
 
 def record_roles(project: ProjectFolder) -> dict[str, Role]:

@@ -105,6 +105,10 @@ class RecordService:
         self._responses = Responses(store, project)
         self.project = project
 
+    def close(self) -> None:
+        """End what renders views. The service can be used again."""
+        self._views.close()
+
     async def create(self, new: NewRecord, caller: Caller, *, key: str = "") -> Record:
         """Keep a new record. With a `key`, the caller's first record under that key comes back, as it was created.
 

@@ -4,15 +4,14 @@ The version of a record is its ETag. A patch says in `If-Match` which version it
 be seen and done is decided by the service behind; here is only how it is said in HTTP.
 """
 
-import datetime
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolwire.breadcrumbs.new_records import LONGEST_CONTEXT, check_tag, read_new_record, require_known
+from toolwire.breadcrumbs.new_records import LONGEST_CONTEXT, read_new_record, require_known
+from toolwire.breadcrumbs.queries import FILTERS, MOST_FILTER_TAGS, read_query
 from toolwire.breadcrumbs.record_json import record_object
 from toolwire.breadcrumbs.rules.schemas import LONGEST_SCHEMA_NAME
 from toolwire.breadcrumbs.service import LONGEST_KEY, LONGEST_TEXT, MOST_FOUND
@@ -43,7 +42,6 @@ from toolwire.protocol.breadcrumbs import (
     LONGEST_TITLE,
     MOST_TAGS,
     Record,
-    RecordQuery,
     Sensitivity,
     Visibility,
 )
@@ -55,8 +53,6 @@ BODY_BYTES = 2 * LONGEST_CONTEXT
 ANSWER_BYTES = 4 * 1024 * 1024
 """A page of a list ends before it is larger, and its `next` goes on from there."""
 _MOST_WITH_CONTEXT = 50
-_MOST_FILTER_TAGS = 20
-_FILTERS = ("schema_name", "any_tags", "all_tags", "created_by", "since", "until")
 
 _TAGS: Json = {"type": "array", "items": {**text(LONGEST_TAG), "minLength": 1}, "maxItems": MOST_TAGS}
 _CHOICES: Json = {"visibility": {"enum": [*Visibility]}, "sensitivity": {"enum": [*Sensitivity]}}
@@ -85,6 +81,7 @@ RECORD: Json = {
 }
 LISTED_RECORD: Json = {**RECORD, "required": RECORD_ROW["required"]}
 LLM_VIEW = record(
+    {"note": TEXT},
     id=TEXT, version=COUNT, schema_name=TEXT, title=TEXT, tags=list_of(TEXT), updated_at=NUMBER, context=ANYTHING
 )  # fmt: skip
 FOUND_RECORD: Json = {
@@ -98,8 +95,8 @@ _SEARCH: Json = {
         "text": {**text(LONGEST_TEXT), "minLength": 1},
         "nn": {"type": "integer", "minimum": 1, "maximum": MOST_FOUND},
         "schema_name": text(LONGEST_SCHEMA_NAME),
-        "any_tags": {**_TAGS, "maxItems": _MOST_FILTER_TAGS},
-        "all_tags": {**_TAGS, "maxItems": _MOST_FILTER_TAGS},
+        "any_tags": {**_TAGS, "maxItems": MOST_FILTER_TAGS},
+        "all_tags": {**_TAGS, "maxItems": MOST_FILTER_TAGS},
         "created_by": text(LONGEST_RECORD_NAME),
         "since": {"anyOf": [NUMBER, TEXT]},
         "until": {"anyOf": [NUMBER, TEXT]},
@@ -166,7 +163,7 @@ class RecordRoutes:
         limit = read_number(request, "limit", 50, _MOST_WITH_CONTEXT if with_context else MOST_LISTED)
         before = read_cursor(request, "before")
         async with self._access.service() as records:
-            query = replace(_query(_said(request)), text=request.query_params.get("text", ""))
+            query = replace(read_query(_said(request)), text=request.query_params.get("text", ""))
             rows = await records.listed(query, caller, limit=limit + 1, before=before)
         shown = ((row.cursor, record_object(row.value, context=with_context)) for row in rows)
         return _page(shown, limit)
@@ -184,13 +181,13 @@ class RecordRoutes:
     async def _search(self, said: Mapping[str, Any], request: Request) -> Response:
         caller = self._access.require_caller(request)
         async with self._access.service() as records:
-            require_known(said, ("text", "nn", *_FILTERS))
+            require_known(said, ("text", "nn", *FILTERS))
             words, nn = said.get("text"), said.get("nn", 5)
             if not isinstance(words, str):
                 raise InvalidRecord("text is missing; say what the records are about")
             if type(nn) is not int or not 1 <= nn <= MOST_FOUND:
                 raise InvalidRecord(f"nn is a number from 1 to {MOST_FOUND}")
-            found = await records.search(words, caller, nn=nn, query=_query(said))
+            found = await records.search(words, caller, nn=nn, query=read_query(said))
         shown = ({**record_object(one.record), "score": one.score, "method": one.method} for one in found)
         return json_response({"data": _within(shown)})
 
@@ -274,51 +271,6 @@ def _said(request: Request) -> dict[str, Any]:
     said: dict[str, Any] = {"any_tags": asked.getlist("any_tag"), "all_tags": asked.getlist("tag")}
     names = {"schema_name": "schema_name", "author": "created_by", "since": "since", "until": "until"}
     return said | {ours: asked[name] for name, ours in names.items() if name in asked}
-
-
-def _query(said: Mapping[str, Any]) -> RecordQuery:
-    """The filters of a list or a search. Raises `InvalidRecord`."""
-    return RecordQuery(
-        schema_name=_name(said, "schema_name"), any_tags=_tags(said, "any_tags"), all_tags=_tags(said, "all_tags"),
-        created_by=_name(said, "created_by"), since=_time(said, "since"), until=_time(said, "until"),
-    )  # fmt: skip
-
-
-def _name(said: Mapping[str, Any], name: str) -> str:
-    value = said.get(name, "")
-    if not isinstance(value, str) or len(value) > LONGEST_RECORD_NAME or not value.isprintable():
-        raise InvalidRecord(f"{name} is text of at most {LONGEST_RECORD_NAME} characters")
-    return value
-
-
-def _tags(said: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    tags = said.get(name, ())
-    if not isinstance(tags, (list, tuple)) or len(tags) > _MOST_FILTER_TAGS:
-        raise InvalidRecord(f"{name} are at most {_MOST_FILTER_TAGS} tags")
-    return tuple(dict.fromkeys(map(check_tag, tags)))
-
-
-def _time(said: Mapping[str, Any], name: str) -> float | None:
-    value = said.get(name)
-    if value is None:
-        return None
-    try:
-        if isinstance(value, str):
-            at = _seconds(value)
-        else:
-            at = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
-    except (ValueError, OverflowError):
-        at = math.nan
-    if not math.isfinite(at) or abs(at) > 2**40:
-        raise InvalidRecord(f"{name} is a date with its time zone, such as 2026-12-01T00:00:00Z, or seconds since 1970")
-    return at
-
-
-def _seconds(said: str) -> float:
-    if said[:1].isdecimal() and "-" not in said:
-        return float(said)
-    at = datetime.datetime.fromisoformat(said.strip().upper())
-    return at.timestamp() if at.tzinfo is not None else math.nan
 
 
 def _flag(request: Request, name: str) -> bool:

@@ -30,13 +30,15 @@ from toolwire.record.contract import Store, Workload
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
+    from toolwire.assemble import records as project_records
     from toolwire.assemble import report_link, turn_service
-    from toolwire.gateway import app, approvals, observing, server
+    from toolwire.gateway import app, approvals, observing, record_access, server
     from toolwire.gateway import cards as card_routes
     from toolwire.gateway import log as log_lines
     from toolwire.gateway import registry as registry_routes
     from toolwire.gateway import settings as gateway_settings
 else:
+    project_records = lazy_module("toolwire.assemble.records")
     report_link = lazy_module("toolwire.assemble.report_link")
     turn_service = lazy_module("toolwire.assemble.turn_service")
     app = lazy_module("toolwire.gateway.app")
@@ -44,6 +46,7 @@ else:
     approvals = lazy_module("toolwire.gateway.approvals")
     observing = lazy_module("toolwire.gateway.observing")
     log_lines = lazy_module("toolwire.gateway.log")
+    record_access = lazy_module("toolwire.gateway.record_access")
     registry_routes = lazy_module("toolwire.gateway.registry")
     server = lazy_module("toolwire.gateway.server")
     gateway_settings = lazy_module("toolwire.gateway.settings")
@@ -116,16 +119,17 @@ def serve(
     key = _variable(chosen.key_env) if chosen.key_env else ""
     behind = gateway_settings.Upstream.at(address, chosen.upstream_dialect, key) if address else None
     asked = _open_chosen_model(place, name, key) if name else None
-    sock = server.listen(chosen.host, chosen.port)
     turns = _turns(place) if chosen.agents else None
     stores = turns or KeptStore(place)
     telemetry = _telemetry(place, stores)
     desk = _desk(place, chosen.token_env, stores) if chosen.token_env else None
     admins = _registry(place, chosen.token_env, stores)
+    records = _records(place, chosen.token_env, stores)
+    sock = server.listen(chosen.host, chosen.port)
     log = _logger(as_json=chosen.json_logs)
     served = app.make_app(
         behind, asked, access=access, log=log, desk=desk, turns=turns, registry=admins,
-        cards=card_routes.CardAccess(_opener(stores)) if services else None,
+        cards=card_routes.CardAccess(_opener(stores)) if services else None, records=records,
         background=partial(_received_reports, place, stores, services),
         close=stores.close if isinstance(stores, KeptStore) else None, telemetry=telemetry,
     )  # fmt: skip
@@ -227,6 +231,20 @@ def _registry(
     if not place.settings.store.lasts:
         raise SettingsError("registry.admins register tools in a store; choose a store.kind that outlives its process")
     return registry_routes.RegistryAccess(place.name, _opener(behind), admins)
+
+
+def _records(
+    place: ProjectFolder, tokens: Iterable[str], behind: "turn_service.TurnService | KeptStore"
+) -> "record_access.RecordAccess | None":
+    """Who may use the records of the project; None where that is no caller. Raises SettingsError."""
+    roles = project_records.record_roles(place)
+    if not roles:
+        return None
+    for name in ("readers", "writers", "admins"):
+        _token_names(place, f"records.{name}", tokens)
+    if not place.settings.store.lasts:
+        raise SettingsError("records over HTTP are kept in a store; choose a store.kind that outlives its process")
+    return record_access.RecordAccess(project_records.KeptRecords(place, _opener(behind)).open, roles)
 
 
 def _opener(behind: "turn_service.TurnService | KeptStore") -> "Callable[[], AbstractAsyncContextManager[Store]]":

@@ -6,6 +6,7 @@ from toolwire.errors import (
     Conflict,
     DefinitionError,
     Fenced,
+    InvalidRecord,
     ModelError,
     NotFound,
     SettingsError,
@@ -46,6 +47,7 @@ MEANINGS = {
 _BY_ERROR: tuple[tuple[type[ToolwireError], Exit], ...] = (
     (SettingsError, Exit.USAGE),
     (DefinitionError, Exit.USAGE),
+    (InvalidRecord, Exit.USAGE),
     (ModelError, Exit.MODEL),
     (NotFound, Exit.NOT_FOUND),
     (Fenced, Exit.FAILED),

@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "toolwire.cli.commands.registry:registry",
         "Register tools of services that get their calls over a bus.",
     ),
+    "records": ("toolwire.cli.commands.records:records", "Keep, change and find records that agents and people share."),
     "up": ("toolwire.cli.commands.up:up", "Start the whole system on this machine, for development."),
     "nats": ("toolwire.cli.commands.nats:nats", "Set up NATS servers for workers and runners, and check them."),
     "conformance": (

@@ -41,6 +41,20 @@ EXAMPLES = {
         "toolwire registry remove web_search@1.2",
         "toolwire registry remove web_search --all",
     ),
+    "toolwire records list": (
+        "toolwire records list --schema note.v1 --tag house",
+        "toolwire records list --text fence",
+    ),
+    "toolwire records show": ("toolwire records show 4b1e", "toolwire records show 4b1e --view llm --json"),
+    "toolwire records create": (
+        """toolwire records create note.v1 '{"colour": "red"}' --title Door --tag house""",
+        "toolwire records create tool.config.v1 @config.json --title Keys",
+    ),
+    "toolwire records edit": (
+        """toolwire records edit 4b1e --version 3 '{"context": {"colour": null}, "title": "Gate"}'""",
+    ),
+    "toolwire records delete": ("toolwire records delete 4b1e --version 3",),
+    "toolwire records search": ('toolwire records search "what colour has the door" --nn 3',),
     "toolwire conformance": (
         "toolwire conformance --subject cg.v1r4.test.public.cmd.tool.note -- node service.js",
         "toolwire conformance --subject cg.v1r4.test.public.cmd.tool.note --token-env TOKEN --cards 127.0.0.1:8790",

@@ -1,10 +1,16 @@
 """Ids as people type them: whole, or as much of the beginning or the end as fits no other one on record."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from toolwire.breadcrumbs.rules.callers import Caller
 from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.approvals import ApprovalCard
+from toolwire.protocol.breadcrumbs import RecordQuery
 from toolwire.record.contract import Store
+
+if TYPE_CHECKING:
+    from toolwire.breadcrumbs.service import RecordService
 
 WHOLE = 36
 _MOST_SEARCHED = 1_000
@@ -22,6 +28,14 @@ async def find_turn_id(store: Store, given: str) -> str:
 async def find_call_id(store: Store, given: str) -> str:
     """The id of a call. Raises SettingsError where several fit; one that fits none is given back as it is."""
     return _only_match(given, (card.call.id for card in await store.calls(limit=_MOST_SEARCHED)), "calls")
+
+
+async def find_record_id(records: "RecordService", caller: Caller, given: str) -> str:
+    """The id of a record. Raises SettingsError where several fit; one that fits none is given back as it is."""
+    if len(given) >= WHOLE:
+        return given
+    rows = await records.listed(RecordQuery(), caller, limit=_MOST_SEARCHED)
+    return _only_match(given, (row.value.id for row in rows), "records")
 
 
 async def find_approval_id(store: Store, given: str | None, *, active: bool = False) -> str:
