@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolwire.protocol.approvals import ApprovalCard
+from toolwire.protocol.breadcrumbs import Record
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
-from toolwire.record.projects import of_project
+from toolwire.record.projects import ProjectStore, of_project
 from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
 
@@ -44,17 +45,25 @@ async def approvals(store: Store, cursor: int, limit: int) -> list[tuple[int, st
     return [(number, card.turn_id) for number, card in await store.approvals_after(cursor, limit=limit)]
 
 
-READS: dict[str, Read] = {"audit": audit, "turns": turns, "calls": calls, "approvals": approvals}
+async def records(store: Store, cursor: int, limit: int) -> list[tuple[int, str]]:
+    """What happened to records; they are followed project by project."""
+    projects = [store.project] if isinstance(store, ProjectStore) else ["mine", "others"]
+    found = [await store.record_changes(cursor, limit=limit, project=project) for project in projects]
+    return sorted((number, change.record.title) for rows in found for number, change in rows)[:limit]
+
+
+READS: dict[str, Read] = {"audit": audit, "turns": turns, "calls": calls, "approvals": approvals, "records": records}
 
 
 async def work(store: Store, name: str, project: str) -> None:
-    """A turn with a call, a request for approval and a row in the log; all carry its name."""
+    """A turn with a call, a request for approval, a row in the log and a record; all carry its name."""
     turn = a_turn(name, project=project)
     card = replace(a_card(a_call(), turn), project=project)
     await store.begin(turn)
     await store.append_reply(turn, Reply(calls=(card.call,)), [card], [AuditRow(NOW, "said", project, turn_id=name)])
     await store.request_approval(ApprovalCard(f"ask-{name}", name, "call-1", "t", {}, "d", project=project), [])
     await store.close(card, success(), [])
+    await store.create_record(Record(name, project, "note.v1", name, created_by="ann"))
     await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "done")), TurnStats())
 
 

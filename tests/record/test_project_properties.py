@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
+from toolwire.protocol.breadcrumbs import Record, RecordQuery, Visibility
 from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
@@ -38,6 +39,7 @@ from .samples import a_call, a_card, a_row, a_turn, success
 
 PROJECTS = ("default", "tenant-b")
 IDS = ("turn-1", "turn-2")
+QUERIES = (RecordQuery(), RecordQuery(any_tags=("a", "b")), RecordQuery(schema_name="note.v1", text="whale"))
 
 
 class Doing:
@@ -50,6 +52,10 @@ class Doing:
         self.row = replace(a_row("said", self.card), project=whose)
         self.asked = ApprovalCard(
             f"ask-{turn_id}", turn_id, "call-1", "git", {}, "digest", expires_at=NOW + 60, project=whose
+        )  # fmt: skip
+        self.record = Record(
+            f"record-{turn_id}", whose, "note.v1", whose, ("a", whose), {"whale": 1}, uses_left=2, created_by="ann",
+            created_at=NOW, visibility=Visibility.PRIVATE,
         )  # fmt: skip
 
     async def begin(self) -> None:
@@ -134,6 +140,25 @@ class Doing:
             ResultCard(self.turn.project, f"card-{self.turn.id}", self.turn.id, "call-1", digest, body, "service", NOW)
         )
 
+    async def create_record(self) -> None:
+        await self.view.create_record(self.record, audit=[self.row])
+
+    async def create_record_once(self) -> None:
+        await self.view.create_record(replace(self.record, uses_left=None), key="once")
+
+    async def update_record(self) -> None:
+        given = replace(self.record, tags=("b",), context={"whale": 2}, expires_at=NOW)
+        await self.view.update_record(given, self.turn.epoch, audit=[self.row])
+
+    async def delete_record(self) -> None:
+        await self.view.delete_record(self.record.id, by="ann")
+
+    async def use_record(self) -> None:
+        await self.view.use_record(self.record.id)
+
+    async def expire_records(self) -> None:
+        await self.view.expire_records()
+
 
 STEPS: dict[str, Callable[[Doing], Awaitable[None]]] = {
     name: step for name, step in vars(Doing).items() if not name.startswith("_")
@@ -151,6 +176,8 @@ async def seen(view: ProjectStore) -> list[Any]:
         [value for _, value in await view.turns_after()], [value for _, value in await view.calls_after()],
         [value for _, value in await view.approvals_after()],
         [replace(row, seq=0) for row in await view.audit_log(after=0)],
+        [value for _, value in await view.record_changes()],
+        *[[value for _, value in await view.records(query)] for query in QUERIES],
     ]  # fmt: skip
     for turn_id in IDS:
         body = f"sha256:{turn_id}"
@@ -158,7 +185,8 @@ async def seen(view: ProjectStore) -> list[Any]:
             view.turn(turn_id), view.approval(f"ask-{turn_id}"), view.reserved_shares(turn_id),
             view.calls(turn_id=turn_id), view.approvals(turn_id=turn_id), view.fetch(body),
             view.dispatched_call(turn_id, "call-1"), view.result_card(f"card-{turn_id}"),
-            view.calls_with_results([turn_id]),
+            view.calls_with_results([turn_id]), view.record(f"record-{turn_id}"),
+            view.record_history(f"record-{turn_id}"),
         ]  # fmt: skip
         for read in reads:
             try:
@@ -235,7 +263,9 @@ async def played(kind: str, steps: list[tuple[int, str, str, int, bool]]) -> Non
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_T62_control_the_steps_do_change_what_their_own_project_sees(kind: str, tmp_path: Path) -> None:
-    names = "begin reply ask answer close draw mark end".split()
+    names = (
+        "begin reply ask answer close draw mark end create_record use_record update_record create_record_once".split()
+    )
     store = (
         MemoryStore(clock=lambda: NOW, monotonic=lambda: 0.0)
         if kind == "memory"

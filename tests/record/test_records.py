@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from toolwire.protocol.records import AuditRow
 from toolwire.record import record_rules
 from toolwire.record.contract import RecordStore, Store
 from toolwire.record.projects import of_project
+from toolwire.record.sqlite import SqliteStore
 
-from .conftest import NOW
+from .conftest import NOW, database_server
 
 HOSTILE = "half \ud83d of a pair, \x00, \" ' ; DROP TABLE shared_records"
 NOTED = [AuditRow(NOW, "record_written")]
@@ -38,7 +41,7 @@ async def changes(store: RecordStore, cursor: int = 0) -> list[tuple[str, str, i
 async def test_a_new_record_is_version_1_with_one_change(store: Store) -> None:
     context = {"text": HOSTILE, "$ref": [None, 1.5, 2**70, float("inf"), {"ü": ()}], "a": {"b": [{}]}}
     more: dict[str, Any] = {
-        "title": HOSTILE, "tags": (HOSTILE, "ü"), "context": context, "ttl": {"uses": 3}, "llm_hints": {"m": 1},
+        "title": HOSTILE, "tags": ("' OR 1=1 --", "ü"), "context": context, "ttl": {"uses": 3}, "llm_hints": {"m": 1},
         "visibility": Visibility.PRIVATE, "sensitivity": Sensitivity.PII, "expires_at": NOW + 60, "uses_left": 3,
         "created_by": "änn", "updated_by": "bob", "updated_at": NOW + 1, "turn_id": "t", "call_id": "c",
         "origins": ("web",),
@@ -210,6 +213,25 @@ async def test_of_writers_at_the_same_moment_one_wins(store: Store) -> None:
     assert await changes(store) == [("created", name, 1), ("updated", name, 2)]
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_of_processes_that_write_at_the_same_moment_one_wins(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    async with AsyncExitStack() as stack:
+        if kind == "sqlite":
+            opened = [await SqliteStore.at(tmp_path) for _ in range(2)]
+        else:
+            on = stack.enter_context(database_server(kind, tmp_path, request))
+            opened = [await on(tmp_path / str(number)) for number in range(2)]
+        stores = [await stack.enter_async_context(store) for store in opened]
+        made = await asyncio.gather(*(stores[n % 2].create_record(a_record(f"r{n}"), key="tick") for n in range(6)))
+        [name] = {one.id for one in made}
+        writes = (stores[n % 2].update_record(replace(made[0], title=str(n)), 1) for n in range(6))
+        done = await asyncio.gather(*writes, return_exceptions=True)
+        assert sorted(type(one).__name__ for one in done) == ["Conflict"] * 5 + ["Record"]
+        assert await changes(stores[0]) == await changes(stores[1]) == [("created", name, 1), ("updated", name, 2)]
+
+
 RECORDS: Sequence[Record] = (
     a_record("a", created_at=NOW + 1, tags=("x", "y"), title="Blue Whale"),
     a_record("b", created_at=NOW + 2, tags=("x",), schema="task.v1", context={"text": "a WHALE song"}),
@@ -245,6 +267,9 @@ LISTS: Sequence[tuple[dict[str, Any], str]] = (
     ({"since": NOW + 9}, ""),
     ({"since": float("-inf"), "until": float("inf")}, "dcbae"),
     ({"since": float("nan")}, ""),
+    ({"any_tags": ("x\x00", "z")}, "dc"),
+    ({"any_tags": ("x\x00",)}, ""),
+    ({"all_tags": ("x", "x\x00")}, ""),
     ({"schema_name": HOSTILE, "any_tags": (HOSTILE,), "text": HOSTILE, "created_by": HOSTILE}, ""),
 )
 
@@ -307,6 +332,11 @@ UNFIT: Sequence[tuple[dict[str, Any], str]] = (
     ({"tags": ("",)}, "at most 64 tags, each of 1 to 200"),
     ({"tags": tuple(map(str, range(65)))}, "at most 64 tags"),
     ({"context": {"a": "ü" * (breadcrumbs.MOST_CONTEXT_BYTES // 2)}}, "at most 1,048,576 bytes"),
+    ({"tags": ("a\x00b",)}, "text without control characters"),
+    ({"record_id": "\ud83d"}, "text without control characters"),
+    ({"schema": "a\nb"}, "text without control characters"),
+    ({"uses_left": -1}, "can be used at most 1,000,000,000 times"),
+    ({"uses_left": 2**70}, "can be used at most 1,000,000,000 times"),
     ({"created_at": float("nan")}, "the dates of a record"),
     ({"created_at": -1.0}, "the dates of a record"),
     ({"expires_at": float("inf")}, "the dates of a record"),

@@ -15,6 +15,7 @@ import pytest
 
 from tests.postgres_server import PostgresServer, new_schema
 from toolwire.errors import StoreError
+from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.turns import Ending, EndReason, Turn
@@ -26,6 +27,11 @@ from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, success
 
 STEPS = 45
+_QUERIES = (
+    RecordQuery(),
+    RecordQuery(all_tags=("tag-1", "tag-2")),
+    RecordQuery("note.v1", any_tags=("tag-0", "tag-3")),
+)
 
 
 class RandomProcesses:
@@ -119,6 +125,33 @@ def _end(who: RandomProcesses, store: SqliteStore, chance: random.Random) -> Awa
     return store.end(replace(who.turn(), ending=Ending(EndReason.ANSWERED, "Done.")), TurnStats())
 
 
+def _a_record(chance: random.Random) -> Record:
+    tags = tuple(f"tag-{number}" for number in chance.sample(range(4), 2))
+    hostile = {"text": "half \ud83d, \x00", "n": [float("inf"), 2**70]} if chance.random() < 0.2 else {"n": 1}
+    return Record(
+        f"record-{chance.randrange(4)}", "default", f"note.v{chance.randrange(2)}", tags=tags, context=hostile,
+        sensitivity=chance.choice((Sensitivity.NORMAL, Sensitivity.SECRET)), created_by="ann", created_at=NOW,
+        uses_left=chance.choice((None, 1, 2)), expires_at=chance.choice((None, None, NOW)),
+    )  # fmt: skip
+
+
+def _create_record(_who: RandomProcesses, store: SqliteStore, chance: random.Random) -> Awaitable[Any]:
+    return store.create_record(_a_record(chance), key=chance.choice(("", "", "k", "l")), audit=[a_row("created")])
+
+
+def _change_record(_who: RandomProcesses, store: SqliteStore, chance: random.Random) -> Awaitable[Any]:
+    record, expected = _a_record(chance), chance.randrange(1, 4)
+    return store.update_record(record, expected, audit=[a_row("updated")])
+
+
+def _end_record(_who: RandomProcesses, store: SqliteStore, chance: random.Random) -> Awaitable[Any]:
+    name, expected = f"record-{chance.randrange(4)}", chance.choice((None, 1, 2))
+    deeds = (store.use_record(name), store.delete_record(name, by="ann", expected=expected))
+    done, left = chance.sample(deeds, 2)
+    left.close()
+    return done
+
+
 _DEEDS: dict[str, Callable[[RandomProcesses, SqliteStore, random.Random], Awaitable[Any]]] = {
     "begin": lambda who, store, _: store.begin(who.turn()),
     "resume": lambda who, store, _: store.resume(who.turn().id),
@@ -135,6 +168,10 @@ _DEEDS: dict[str, Callable[[RandomProcesses, SqliteStore, random.Random], Awaita
     "cancel": lambda who, store, _: store.ask_to_cancel(who.card(), "too slow"),
     "audit": lambda _, store, __: store.audit([a_row("noted")]),
     "end": _end,
+    "create record": _create_record,
+    "create record again": _create_record,
+    "change record": _change_record,
+    "use or delete record": _end_record,
 }
 
 
@@ -153,6 +190,9 @@ async def _left(store: SqliteStore) -> tuple[Any, ...]:
         (await store.audit_chain()).broken_at,
         (await store.spent("agent", NOW)).calls,
         [(tool.tool, tool.calls, tool.success) for tool in (await store.metrics())[0]],
+        [[one.value for one in await store.records(query)] for query in _QUERIES],
+        [one.value for one in await store.record_changes(limit=1_000)],
+        sorted(one.id for one in await store.expire_records()),
     )
 
 

@@ -46,6 +46,8 @@ class MemoryRecords:
         self._by_number: dict[int, _Key] = {}
         self._keys: dict[_Key, UsedKey] = {}
         self._gone_keys: deque[tuple[float, _Key]] = deque()
+        self._ending: dict[str, dict[int, float]] = {}
+        self._all: list[int] = []
         self._changes: dict[str, deque[Numbered[RecordChange]]] = {}
         self._last = 0
         self.index = MemoryRecordIndex()
@@ -66,10 +68,14 @@ class MemoryRecords:
                 return record_rules.taken(record.id), False
             self._drop(before, ChangeKind.EXPIRED, now)
         record = record_rules.read(record.project, record.id, body)
-        number = self._free(record_rules.number_of(record.created_at))
-        self._kept[where] = _MemoryRecord(number, record, [], record.uses_left, place[1])
+        number = record_rules.number_of(record.created_at)
+        if number in self._by_number:
+            number = record_rules.free_number(number, self._newest)
+        self._kept[where] = new = _MemoryRecord(number, record, [], record.uses_left, place[1])
+        self._ends(new, now)
         self._by_number[number] = where
-        insort(self._numbers.setdefault(record.project, []), number)
+        for numbers in (self._all, self._numbers.setdefault(record.project, [])):
+            insort(numbers, number)
         if key:
             self._keys[place] = UsedKey(record.id, record_rules.content_digest(record))
         self._changed(ChangeKind.CREATED, record, now)
@@ -84,6 +90,7 @@ class MemoryRecords:
         kept.earlier.append(kept.made)
         del kept.earlier[1 : len(kept.earlier) - record_rules.MOST_VERSIONS]
         kept.made, kept.uses_left = new.record, new.record.uses_left
+        self._ends(kept, now)
         self._changed(ChangeKind.UPDATED, kept.made, now)
         self.index.put(kept.number, kept.made, self._last)
         return kept.made
@@ -106,6 +113,7 @@ class MemoryRecords:
         if kept is None:
             return record_rules.no_record(record_id)
         kept.uses_left = record_rules.used(kept.record).uses_left
+        self._ends(kept, now)
         return kept.record
 
     def fitting(self, project: str, query: RecordQuery, before: int | None, now: float) -> Iterator[Numbered[Record]]:
@@ -141,12 +149,20 @@ class MemoryRecords:
         return changes[-1].cursor if changes else 0
 
     def expire(self, project: str, limit: int, now: float) -> list[Record]:
-        over = [
-            kept for (of, _), kept in self._kept.items() if of == project and record_rules.is_over(kept.record, now)
-        ][: max(limit, 0)]
+        ending = self._ending.get(project, {})
+        numbers = sorted((at, number) for number, at in ending.items() if at <= now)[: max(limit, 0)]
+        over = [self._kept[self._by_number[number]] for _, number in numbers]
         for kept in over:
             self._drop(kept, ChangeKind.EXPIRED, now)
         return [kept.record for kept in over]
+
+    def _ends(self, kept: _MemoryRecord, now: float) -> None:
+        """Note when a record is over, if it ever is."""
+        ending, at = self._ending.setdefault(kept.made.project, {}), record_rules.ends_at(kept.record, now)
+        if at is None:
+            ending.pop(kept.number, None)
+        else:
+            ending[kept.number] = at
 
     def _alive(self, project: str, record_id: str, now: float) -> _MemoryRecord | None:
         kept = self._kept.get((project, record_id))
@@ -160,10 +176,8 @@ class MemoryRecords:
             return refusal or record_rules.no_record(used.record_id)
         return kept.earlier[0] if kept.earlier else kept.made
 
-    def _free(self, number: int) -> int:
-        while number in self._by_number:
-            number += 1
-        return number
+    def _newest(self, _first: int, below: int) -> int:
+        return self._all[bisect_left(self._all, below) - 1]
 
     def _changed(self, kind: ChangeKind, record: Record, now: float) -> None:
         self._last += 1
@@ -175,8 +189,9 @@ class MemoryRecords:
     def _drop(self, kept: _MemoryRecord, kind: ChangeKind, now: float, by: str = "") -> None:
         record = kept.record
         del self._kept[record.project, record.id], self._by_number[kept.number]
-        numbers = self._numbers[record.project]
-        del numbers[bisect_left(numbers, kept.number)]
+        self._ending[record.project].pop(kept.number, None)
+        for numbers in (self._all, self._numbers[record.project]):
+            del numbers[bisect_left(numbers, kept.number)]
         if kept.key:
             self._gone_keys.append((now, (record.project, kept.key)))
         self._changed(kind, record_rules.last_seen(record, kind, by, now), now)

@@ -68,7 +68,7 @@ def listed(
     connection: sqlite3.Connection, query: RecordQuery, limit: int, before: int | None, project: str, now: float
 ) -> list[Numbered[Record]]:
     """The newest records that fit."""
-    if any(at is not None and math.isnan(at) for at in (query.since, query.until)):
+    if not _can_fit(query):
         return []
     wanted, numbers = max(limit, 0), _candidates(connection, query, before, project)
     found: list[Numbered[Record]] = []
@@ -77,6 +77,14 @@ def listed(
         found += numbered(connection, some, query, project, now, wanted - len(found))
         batch = min(batch * 4, _MANY)
     return found
+
+
+def _can_fit(query: RecordQuery) -> bool:
+    """Whether there can be any such record. What cannot be looked for under a name has none."""
+    if any(at is not None and math.isnan(at) for at in (query.since, query.until)):
+        return False
+    tags = not query.any_tags or any(map(record_rules.is_name, query.any_tags))
+    return tags and all(map(record_rules.is_name, (query.schema_name, *query.all_tags)))
 
 
 def numbered(
@@ -111,7 +119,7 @@ def _conditions(query: RecordQuery) -> tuple[str, list[object]]:
     """What must hold of a row, whichever index it was found by."""
     said: list[tuple[str, Sequence[object]]] = []
     if query.schema_name:
-        said.append((" AND schema_name = ?", [column(query.schema_name)]))
+        said.append((" AND schema_name = ?", [query.schema_name]))
     if query.created_by:
         said.append((" AND created_by = ?", [column(query.created_by)]))
     if query.reader is not None:
@@ -133,7 +141,7 @@ def _conditions(query: RecordQuery) -> tuple[str, list[object]]:
 
 def _tags(tags: Sequence[str]) -> list[object]:
     """Distinct tags as a statement takes them, and how many they are."""
-    distinct = list(dict.fromkeys(map(column, tags)))
+    distinct = list(dict.fromkeys(filter(record_rules.is_name, tags)))
     return [orjson.dumps(distinct).decode(), len(distinct)]
 
 
@@ -156,12 +164,12 @@ def _candidates(connection: sqlite3.Connection, query: RecordQuery, before: int 
 
 
 def _indexes(query: RecordQuery, project: str) -> list[_Index]:
-    found = [_Index(((_BY_TAG, (project, tag)),)) for tag in dict.fromkeys(map(column, query.all_tags))]
+    found = [_Index(((_BY_TAG, (project, tag)),)) for tag in dict.fromkeys(query.all_tags)]
     if query.any_tags:
-        tags = dict.fromkeys(map(column, query.any_tags))
+        tags = dict.fromkeys(filter(record_rules.is_name, query.any_tags))
         found.append(_Index(tuple((_BY_TAG, (project, tag)) for tag in tags)))
     if query.schema_name:
-        found.append(_Index(((_BY_SCHEMA, (project, column(query.schema_name))),)))
+        found.append(_Index(((_BY_SCHEMA, (project, query.schema_name)),)))
     if query.created_by:
         found.append(_Index(((_BY_AUTHOR, (project, column(query.created_by))),)))
     return found or [_Index(((_OF_PROJECT, (project,)),))]

@@ -8,6 +8,7 @@ said is copied to it only when the version goes.
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 from toolwire.errors import StoreError
@@ -21,7 +22,6 @@ from toolwire.record.transaction import Transaction
 LOOK_EVERY = 64
 """After so many changes, those that are too old are dropped; after sixteen times as many, those beyond the limit."""
 DROPPED_AT_ONCE = 2_000
-_CLOSE_BY = 1_024
 
 KEEP = """
     INSERT INTO shared_records (number, project, record_id, schema_name, version, visibility, sensitivity, created_by,
@@ -62,7 +62,7 @@ _NEWEST_NUMBER = "SELECT max(number) FROM shared_records WHERE number >= ? AND n
 _COLUMNS = "number, record_id, changed, key_digest, ends_at, uses_left, body"
 _CURRENT = f"SELECT {_COLUMNS} FROM shared_records WHERE project = ? AND record_id = ?"  # noqa: S608 -- our own words
 _OVER = f"""
-    SELECT {_COLUMNS} FROM shared_records WHERE project = ? AND ends_at <= ? ORDER BY ends_at LIMIT ?
+    SELECT {_COLUMNS} FROM shared_records WHERE project = ? AND ends_at <= ? ORDER BY ends_at, number LIMIT ?
 """  # noqa: S608
 _KEY = "SELECT record_id, digest, gone_at FROM record_keys WHERE project = ? AND key_digest = ?"
 _FIRST = "SELECT body FROM record_versions WHERE project = ? AND record_id = ? AND version = 1"
@@ -126,8 +126,9 @@ def create(
         if kept is None or not kept.is_over(now):
             return record_rules.taken(record.id)
         changed = 1 + _drop(tx, kept, ChangeKind.EXPIRED, now)
+        same_number = None if same_number == kept.number else same_number
     if same_number is not None:
-        number = _free(connection, number)
+        number = record_rules.free_number(number, partial(_newest, connection))
     connection.execute(KEEP, (number, project, record_id, *_said(record, now, changed, digest), body))
     _keep_tags(connection, project, number, record)
     record_index.put(connection, number, record, changed)
@@ -291,13 +292,8 @@ def _left_behind(project: str, record_id: str) -> Callable[[str], str]:
     return clear
 
 
-def _free(connection: sqlite3.Connection, number: int) -> int:
-    """A number for one of several records of the same moment, close to its date."""
-    for far in (_CLOSE_BY, record_rules.NUMBERS_AT_ONCE, 1 << 62):
-        (newest,) = connection.execute(_NEWEST_NUMBER, (number, number + far)).fetchone()
-        if newest + 1 < number + far:
-            break
-    return int(newest + 1)
+def _newest(connection: sqlite3.Connection, first: int, below: int) -> int:
+    return int(connection.execute(_NEWEST_NUMBER, (first, below)).fetchone()[0])
 
 
 def _replayed(
@@ -347,4 +343,4 @@ def _drop_tags(connection: sqlite3.Connection, project: str, kept: _RecordRow) -
 
 
 def _tags(record: Record) -> dict[str, None]:
-    return dict.fromkeys(map(column, record.tags))
+    return dict.fromkeys(record.tags)

@@ -5,7 +5,8 @@ more than another one. What a store looks for is taken out of that: names, dates
 """
 
 import math
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -37,7 +38,9 @@ CHANGES_S = 7 * 86_400.0
 MOST_USES = 1_000_000_000
 KEYS_S = 30 * 86_400.0
 """How long a key is known for which a record was created that is gone by now."""
+_UNPRINTED = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _MICROSECONDS = 1_000_000
+_CLOSE_BY = 1 << 10
 NUMBERS_AT_ONCE = 1 << 20
 """So far from its date, in microseconds, may the number of a record be that was created together with others."""
 LAST_DATE = 2.0**33
@@ -100,6 +103,8 @@ def checked(record: Record, body: str) -> Conflict | None:
         return Conflict(
             f"a record has at most {MOST_TAGS} tags, each of 1 to {LONGEST_TAG} characters; drop the others"
         )
+    if not all(map(is_name, (record.id, record.schema_name, *tags))):
+        return Conflict("ids, schemas and tags of records are text without control characters; remove those")
     if len(body) > MOST_CONTEXT_BYTES or len(body.encode()) > MOST_CONTEXT_BYTES:
         return Conflict(
             f"a record has at most {MOST_CONTEXT_BYTES:,} bytes; keep the rest as a body, and its handle here"
@@ -111,6 +116,11 @@ def checked(record: Record, body: str) -> Conflict | None:
     if record.uses_left is not None and not 0 <= record.uses_left <= MOST_USES:
         return Conflict(f"a record can be used at most {MOST_USES:,} times; leave the limit out for more")
     return None
+
+
+def is_name(text: str) -> bool:
+    """Whether something can be looked for under this name in every store."""
+    return text.isprintable() or not _UNPRINTED.search(text)
 
 
 def _is_date(at: float | None) -> bool:
@@ -219,6 +229,18 @@ def content_digest(record: Record) -> str:
 def number_of(at: float) -> int:
     """The first number that a record of this date can have. Numbers rise with dates."""
     return int(at * _MICROSECONDS)
+
+
+def free_number(taken: int, newest: Callable[[int, int], int]) -> int:
+    """A number for one of several records of the same moment: behind those that are close to the one that is taken.
+
+    `newest` gives the highest number from the first one on and below the other.
+    """
+    for far in (_CLOSE_BY, NUMBERS_AT_ONCE, 1 << 62):
+        free = newest(taken, taken + far) + 1
+        if free < taken + far:
+            break
+    return free
 
 
 def last_seen(record: Record, kind: ChangeKind, by: str, now: float) -> Record:
