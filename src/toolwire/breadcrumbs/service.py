@@ -257,6 +257,10 @@ class RecordService:
         ]
         return seen, rows[-1].cursor if rows else cursor
 
+    async def last_change(self) -> int:
+        """The cursor behind the newest change, whoever may see it."""
+        return await self._store.last_change(project=self.project)
+
     async def search(
         self, text: str, caller: Caller, *, nn: int = 5, query: RecordQuery | None = None
     ) -> list[FoundRecord]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -31,6 +32,7 @@ from toolwire.gateway.openapi import OBJECT, TEXT, ApiPage, DescribedRoute, Oper
 from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
 from toolwire.gateway.record_access import RecordAccess
+from toolwire.gateway.record_events import RecordEvents
 from toolwire.gateway.records import RecordRoutes
 from toolwire.gateway.registry import Registry, RegistryAccess
 from toolwire.gateway.settings import LOOPBACK, USUAL_ACCESS, USUAL_BOUNDS, Access, TransferLimits, Upstream
@@ -87,6 +89,8 @@ def make_app(
     routes += Turns(turns, bounds).routes() if turns is not None else []
     routes += Registry(registry, bounds).routes() if registry is not None else []
     routes += CardRoutes(cards, bounds).routes() if cards is not None else []
+    events = RecordEvents(records, bounds) if records is not None else None
+    routes += events.routes() if events is not None else []
     routes += RecordRoutes(records, bounds).routes() if records is not None else []
     routes.append(ApiPage(routes).route())
     observed: dict[str, Any] = {"log": log} if telemetry is None else _observed(telemetry, routes, access, log)
@@ -106,8 +110,15 @@ def make_app(
 
     handlers = {HTTPException: _no_route}
     served = Starlette(routes=routes, middleware=[guarded], exception_handlers=handlers, lifespan=lifespan)
-    served.state.end_streams = turns.log.close if turns is not None else None
+    served.state.end_streams = partial(_end_streams, turns, events)
     return served
+
+
+def _end_streams(turns: TurnService | None, events: RecordEvents | None) -> None:
+    if turns is not None:
+        turns.log.close()
+    if events is not None:
+        events.feed.close()
 
 
 def _source_of(

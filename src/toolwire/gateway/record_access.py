@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -24,6 +24,8 @@ class RecordAccess:
 
     open_service: Callable[[], AbstractAsyncContextManager[RecordService]]
     roles: Mapping[str, Role]
+    doorbells: list[Callable[[], None]] = field(default_factory=list)
+    """What is rung after each request, which may have changed something."""
 
     def require_caller(self, request: Request) -> Caller:
         """Who asks, and with which role. Raises Rejected for a client without one."""
@@ -40,6 +42,8 @@ class RecordAccess:
         with told_about_records():
             async with self.open_service() as opened:
                 yield opened
+        for ring in self.doorbells:
+            ring()
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -23,11 +23,10 @@ from toolwire.errors import (
     StoreUnavailable,
     ToolwireError,
 )
+from toolwire.gateway.events_response import EventsResponse
 from toolwire.gateway.faults import Fault, Rejected
-from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.frames import KEEP_ALIVE, named_frame
-from toolwire.gateway.guard import Receive, read_body
-from toolwire.gateway.middleware import Scope
+from toolwire.gateway.guard import read_body
 from toolwire.gateway.openapi import (
     ANYTHING,
     COUNT,
@@ -177,7 +176,7 @@ class Turns:
         number, is_known = self._service.log.start(turn_id, last)
         if state == "ended" and is_known and not self._service.log.read(turn_id, number)[0]:
             return Response(status_code=204)
-        return _EventsResponse(lambda: self._frames(turn_id, number, is_known=is_known))
+        return EventsResponse(lambda: self._frames(turn_id, number, is_known=is_known))
 
     async def _frames(self, turn_id: str, number: int, *, is_known: bool) -> AsyncIterator[bytes]:
         log, missed = self._service.log, not is_known
@@ -235,24 +234,6 @@ class Turns:
             "calls": kept.calls,
             "started_at": turn.started_at,
         }
-
-
-class _EventsResponse(Response):
-    """A stream that ends when its reader leaves."""
-
-    def __init__(self, frames: Callable[[], AsyncIterator[bytes]]) -> None:
-        super().__init__()
-        self._frames = frames
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        entry = scope["toolwire.entry"]
-        await while_connected(self._sent(EventSender(send)), receive, lambda: entry.answered)
-
-    async def _sent(self, sender: EventSender) -> None:
-        await sender.frame(b": \n\n")  # the headers go at once, however long the first event takes
-        async for frame in self._frames():
-            await sender.frame(frame)
-        await sender.end()
 
 
 def read_new_turn(body: bytes) -> NewTurn:
