@@ -73,13 +73,13 @@ async def test_timer_waits_as_long_as_it_was_asked_and_reports_on_the_way(call: 
         slept.append(seconds)
 
     context = Context(timeout_s=305, report=lambda message, fraction: reports.append((message, fraction)))
-    assert await call(timer_tool(sleep), context, seconds=60) == {"waited": 60}
+    assert await call(timer_tool(sleep), context, seconds=60) == {"waited": 60, "message": "Waited 60 seconds."}
 
     assert sum(slept) == pytest.approx(60)
     fractions = [fraction for _, fraction in reports if fraction is not None]
     assert len(fractions) == len(reports) > 5
     assert fractions == sorted(fractions)
-    assert await call(timer_tool(sleep), context, seconds=0) == {"waited": 0}
+    assert await call(timer_tool(sleep), context, seconds=0) == {"waited": 0, "message": "Waited 0 seconds."}
 
 
 @pytest.mark.feature("F240")

@@ -138,9 +138,13 @@ class HttpChat:
 
     async def models(self) -> list[str]:
         """The names of the models that are served here. Raises ModelError."""
+        return self.api.list_models(await self.model_list())
+
+    async def model_list(self) -> Json:
+        """What the server says about its models, all of it. Raises ModelError."""
         try:
             async with self._endpoint.ask("GET", self.api.models_path) as answer:
-                return self.api.list_models(self._object(await answer.whole()))
+                return self._object(await answer.whole())
         except ProviderFailure as trouble:
             raise trouble.error from None
 

@@ -114,6 +114,7 @@ def echo_tool() -> Tool:
 
 class TimerOutput(TypedDict):
     waited: Annotated[float, Field(description="Seconds waited.")]
+    message: Annotated[str, Field(description="The same in words.")]
 
 
 def timer_tool(sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> Tool:
@@ -146,6 +147,6 @@ def timer_tool(sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> T
         for step in range(_STEPS if seconds else 0):
             context.progress(f"{seconds * step / _STEPS:g} of {seconds:g} seconds", step / _STEPS)
             await sleep(seconds / _STEPS)
-        return {"waited": seconds}
+        return {"waited": seconds, "message": f"Waited {seconds:g} seconds."}
 
     return timer

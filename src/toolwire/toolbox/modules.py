@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolwire.toolbox.disk import local_files
     from toolwire.toolbox.files import finding, images, patching, reading, searching, writing
     from toolwire.toolbox.git import commit_tool, inspect_tools
+    from toolwire.toolbox.records import models_sync
     from toolwire.toolbox.records import search_tool as record_search
     from toolwire.toolbox.records import writing_tools as record_writing
     from toolwire.toolbox.shell import bash, job_tools, jobs
@@ -58,6 +59,7 @@ else:
     writing = lazy_module("toolwire.toolbox.files.writing")
     commit_tool = lazy_module("toolwire.toolbox.git.commit_tool")
     inspect_tools = lazy_module("toolwire.toolbox.git.inspect_tools")
+    models_sync = lazy_module("toolwire.toolbox.records.models_sync")
     record_search = lazy_module("toolwire.toolbox.records.search_tool")
     record_writing = lazy_module("toolwire.toolbox.records.writing_tools")
     bash = lazy_module("toolwire.toolbox.shell.bash")
@@ -72,7 +74,8 @@ else:
 __all__ = [
     "bash", "browser_tool", "camera", "canvas", "chromium", "commit_tool", "delegation", "delegation_tools",
     "egress_web", "engines", "everyday", "fetching", "finding", "gpio_tools", "host", "images", "inspect_tools",
-    "job_tools", "jobs", "json_transform", "local_files", "memory", "model_tools", "orchestration_tools", "paging",
-    "patching", "ping", "pins", "question", "quota", "reading", "record_search", "record_writing", "safe_exec",
-    "search", "searching", "sensors", "system", "todos", "toolchains", "workflow_tool", "writing",
+    "job_tools", "jobs", "json_transform", "local_files", "memory", "model_tools", "models_sync",
+    "orchestration_tools", "paging", "patching", "ping", "pins", "question", "quota", "reading", "record_search",
+    "record_writing", "safe_exec", "search", "searching", "sensors", "system", "todos", "toolchains",
+    "workflow_tool", "writing",
 ]  # fmt: skip

@@ -218,6 +218,11 @@ def _model(name: str, parts: SharedDependencies) -> Tool:
     return modules.model_tools.ask_model_tool(name, modules.model_tools.configured_by_lines(name, parts.given.models))
 
 
+def _models_sync(parts: SharedDependencies) -> Tool:
+    configured = modules.model_tools.configured_by_lines("openrouter", parts.given.models)
+    return modules.models_sync.models_sync_tool(parts.records, configured)
+
+
 def _safe_exec(parts: SharedDependencies) -> Tool:
     return modules.safe_exec.safe_exec_tool(parts.given.device, parts.sandbox, engine=parts.given.engine)
 
@@ -233,6 +238,7 @@ SESSION_TOOLS = (
 
 RECORD_TOOLS = (
     "breadcrumb-create", "breadcrumb-update", "breadcrumb-search", "breadcrumb-approve", "breadcrumb-context-merge",
+    "openrouter_models_sync",
 )  # fmt: skip
 
 ORCHESTRATION_TOOLS = (
@@ -298,6 +304,7 @@ TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     **{name: partial(_session, name) for name in SESSION_TOOLS},
     **{name: partial(_orchestration, name) for name in ORCHESTRATION_TOOLS},
     "workflow": _workflow,
+    "openrouter_models_sync": _models_sync,
     "breadcrumb-create": lambda parts: modules.record_writing.create_record_tool(parts.records),
     "breadcrumb-update": lambda parts: modules.record_writing.update_record_tool(parts.records),
     "breadcrumb-search": lambda parts: modules.record_search.search_records_tool(parts.records),

@@ -32,6 +32,7 @@ RESERVED: Mapping[str, frozenset[Role]] = {
     "delegation.task": _BY_RUNTIME,
     "schedule.definition": _BY_ADMINS,
     "schedule.state": _BY_RUNTIME,
+    "openrouter.models.catalog": _BY_RUNTIME,
     "schedule.tick": _BY_RUNTIME,
     "schema.def": _BY_ADMINS,
     "subscription": _BY_PEOPLE,

@@ -6,7 +6,8 @@ A configuration record that is bound to the tool and its agent takes the place o
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -191,7 +192,8 @@ def ask_model_tool(
                 code=Code.PERMISSION_DENIED,
             )
         request = replace(_request(messages), temperature=temperature, max_tokens=max_tokens)
-        reply = await _asked(chosen, _allowed_model(chosen, model), request, open_model)
+        async with opened_model(chosen, _allowed_model(chosen, model), open_model) as opened:
+            reply = await opened.ask(request)
         usage = replace(reply.usage, cost_usd=_cost(chosen, reply))
         if spent is not None:
             spent(ReplyCost(name, context.agent, context.turn_id, reply.model, usage))
@@ -221,7 +223,11 @@ def _request(messages: list[AskMessage]) -> Request:
     return Request(tuple(rest), system=system)
 
 
-async def _asked(chosen: Configured, model: str, request: Request, opening: Callable[..., ChatModel]) -> Reply:
+@asynccontextmanager
+async def opened_model(
+    chosen: Configured, model: str, opening: Callable[..., ChatModel] = open_model
+) -> AsyncIterator[ChatModel]:
+    """A configured model, closed at the end. What goes wrong with it is a ToolFailure."""
     try:
         opened = opening(
             f"{chosen.provider}:{model}",
@@ -230,7 +236,7 @@ async def _asked(chosen: Configured, model: str, request: Request, opening: Call
             key_variable=chosen.key_variable,
         )
         try:
-            return await opened.ask(request)
+            yield opened
         finally:
             await opened.close()
     except (ModelUnavailable, SettingsError) as lost:
