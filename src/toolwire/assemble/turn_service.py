@@ -19,6 +19,7 @@ from toolwire.assemble.event_keeper import EventKeeper
 from toolwire.assemble.event_log import EventLog
 from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.record_jobs import RecordJobs
 from toolwire.assemble.requested_agents import choose_agent, choose_model, restrict_tools
 from toolwire.assemble.services import uses_bus
 from toolwire.assemble.specs import spec_of
@@ -110,13 +111,17 @@ class TurnService:
             if link is not None:
                 link.start(tell=self._came_on, wake_turn=self._runner.wake_turn)
             running = asyncio.create_task(self._runner.run_forever(), name="toolwire-turns")
+            jobs = asyncio.create_task(
+                RecordJobs(self.project, store, self._runner.wake).run_forever(), name="toolwire-records"
+            )
             try:
                 yield
             finally:
                 if link is not None:
                     await link.close()
                 running.cancel()
-                await asyncio.wait((running,))
+                jobs.cancel()
+                await asyncio.wait((running, jobs))
                 stop_watching()
                 keeping.cancel()
                 await asyncio.wait((keeping,))

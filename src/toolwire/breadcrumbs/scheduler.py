@@ -210,6 +210,24 @@ async def list_schedules(records: RecordService, now: float) -> list[ListedSched
     return [_listed(record, states.get(record.id), now) for record in reversed(await list_all(records, SCHEDULE))]
 
 
+def schedule_object(one: ListedSchedule) -> dict[str, Any]:
+    """A schedule for programs."""
+    state, definition = one.state, one.definition
+    return {
+        "id": one.record.id,
+        "title": one.record.title,
+        "interval": one.record.context.get("interval"),
+        "timezone": "UTC" if definition is None else definition.schedule.timezone,
+        "action": one.record.context.get("action"),
+        "enabled": definition is not None and definition.enabled,
+        "next_run": None if one.next_run is None else _date(one.next_run),
+        "runs": 0 if state is None else state.runs,
+        "missed": 0 if state is None else state.missed,
+        "error": one.fault or ("" if state is None else state.last_error),
+        "owner": one.record.created_by,
+    }
+
+
 def _listed(record: Record, kept: tuple[Record, ScheduleState] | None, now: float) -> ListedSchedule:
     state = None if kept is None else kept[1]
     try:

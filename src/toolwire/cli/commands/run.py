@@ -1,5 +1,6 @@
 """`toolwire run`: take up turns that can go on, as soon as what they wait for has come."""
 
+import asyncio
 import signal
 import sys
 import time
@@ -46,12 +47,13 @@ from toolwire.record.projects import ProjectStore, of_project
 from toolwire.wire.codecs.stored import write_wait
 
 if TYPE_CHECKING:
-    from toolwire.assemble import bus_link, report_link
+    from toolwire.assemble import bus_link, record_jobs, report_link
     from toolwire.fleet import fair_share
 else:
     fair_share = lazy_module("toolwire.fleet.fair_share")
     report_link = lazy_module("toolwire.assemble.report_link")
     bus_link = lazy_module("toolwire.assemble.bus_link")
+    record_jobs = lazy_module("toolwire.assemble.record_jobs")
 
 _LONGEST_LINE = 200
 
@@ -139,8 +141,9 @@ async def _run(
         )  # fmt: skip
         for link in links.values():
             link.start(wake_turn=runner.wake_turn)
+        jobs = [record_jobs.RecordJobs(one, of_project(store, one.name), runner.wake) for one in _with_records(served)]
         if once:
-            await runner.run_until_idle()
+            await _run_until_idle(runner, jobs)
             return
         if links:
             await closing.enter_async_context(report_link.received_reports(place, store, list(links)))
@@ -148,7 +151,23 @@ async def _run(
         told = f" Metrics: {metrics} ." if metrics else ""
         of = f" of {served.shown}" if served.is_shared else ""
         typer.echo(f"Waiting for turns{of} that can go on.{told} Ctrl-C ends it.", err=True)
-        await runner.run_forever()
+        async with asyncio.TaskGroup() as tasks:
+            for one in jobs:
+                tasks.create_task(one.run_forever(), name="toolwire-records")
+            tasks.create_task(runner.run_forever(), name="toolwire-turns")
+
+
+async def _run_until_idle(runner: TurnRunner, jobs: "list[record_jobs.RecordJobs]") -> None:
+    """Run what is ready, what schedules and records begin now, and what comes of that."""
+    goes_on = True
+    while goes_on:
+        goes_on = any([await one.run_once() for one in jobs])
+        await runner.run_until_idle()
+
+
+def _with_records(served: ServedProjects) -> list[ProjectFolder]:
+    """The projects whose schedules and agents are looked after here."""
+    return [served.own] if served.serves_all or not served.is_shared else [served.open(name) for name in served.names]
 
 
 def _links(served: ServedProjects, store: ProjectStore, closing: AsyncExitStack) -> "dict[str, bus_link.BusLink]":

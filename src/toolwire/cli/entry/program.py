@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "run": ("toolwire.cli.commands.run:run", "Continue turns as soon as what they wait for has come."),
     "workflow": ("toolwire.cli.commands.workflow:workflow", "Run, check or draw a workflow of tool calls."),
+    "schedule": ("toolwire.cli.commands.schedule:schedule", "Let something happen at certain times."),
     "tools": ("toolwire.cli.commands.tools:tools", "Show the catalogue, one tool in full, or a conformance report."),
     "parse": (
         "toolwire.cli.commands.parse:parse",

@@ -22,12 +22,12 @@ async def find_turn_id(store: Store, given: str) -> str:
     """The id of a turn. Raises SettingsError where several fit; one that fits none is given back as it is."""
     if len(given) >= WHOLE:
         return given
-    return _only_match(given, (turn.id for turn in await store.turns(limit=_MOST_SEARCHED)), "turns")
+    return only_match(given, (turn.id for turn in await store.turns(limit=_MOST_SEARCHED)), "turns")
 
 
 async def find_call_id(store: Store, given: str) -> str:
     """The id of a call. Raises SettingsError where several fit; one that fits none is given back as it is."""
-    return _only_match(given, (card.call.id for card in await store.calls(limit=_MOST_SEARCHED)), "calls")
+    return only_match(given, (card.call.id for card in await store.calls(limit=_MOST_SEARCHED)), "calls")
 
 
 async def find_record_id(records: "RecordService", caller: Caller, given: str) -> str:
@@ -35,7 +35,7 @@ async def find_record_id(records: "RecordService", caller: Caller, given: str) -
     if len(given) >= WHOLE:
         return given
     rows = await records.listed(RecordQuery(), caller, limit=_MOST_SEARCHED)
-    return _only_match(given, (row.value.id for row in rows), "records")
+    return only_match(given, (row.value.id for row in rows), "records")
 
 
 async def find_approval_id(store: Store, given: str | None, *, active: bool = False) -> str:
@@ -52,7 +52,7 @@ async def find_approval_id(store: Store, given: str | None, *, active: bool = Fa
         )
     if len(given) >= WHOLE:
         return given
-    return _only_match(given, (card.id for card in await store.approvals(limit=_MOST_SEARCHED)), "approvals")
+    return only_match(given, (card.id for card in await store.approvals(limit=_MOST_SEARCHED)), "approvals")
 
 
 def _only_card(cards: list[ApprovalCard], state: str) -> str:
@@ -64,7 +64,8 @@ def _only_card(cards: list[ApprovalCard], state: str) -> str:
     return cards[0].id
 
 
-def _only_match(given: str, known: Iterable[str], what: str) -> str:
+def only_match(given: str, known: Iterable[str], what: str) -> str:
+    """The one id that fits; one that fits none is given back as it is. Raises SettingsError where several fit."""
     part, ids = given.strip().lower(), list(known)
     if given in ids or len(part) < _SHORTEST:
         return given
