@@ -1,6 +1,7 @@
 """What `toolwire edge init` prints works when it is pasted, in one folder and without anything trusted before."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,9 +18,10 @@ WAIT_S = 20.0
 class Terminal:
     """A shell of a user who has nothing but the programs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *programs: Path) -> None:
         self._folder = folder
-        path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/sbin", "/usr/sbin", os.environ["PATH"]])
+        own = [*map(str, programs), str(Path(sys.executable).parent)]
+        path = os.pathsep.join([*own, "/usr/local/sbin", "/usr/sbin", os.environ["PATH"]])
         kept = {name: os.environ[name] for name in ("LANG", "LC_ALL") if name in os.environ}
         self._environ = {**kept, "PATH": path, "HOME": str(folder), "GPIOZERO_PIN_FACTORY": "mock"}
 
@@ -65,3 +67,49 @@ def test_all_that_init_prints_works_when_it_is_pasted_for_two_devices(tmp_path: 
             assert f"{name} " in listed
             assert "online" in listed
     assert '[devices.hall]\nkey = "ed25519 ' in (tmp_path / "toolwire.toml").read_text()
+
+
+COPY = """#!/bin/sh
+# As scp between the machines of this test, whose homes are folders side by side.
+named() { case "$1" in pi:/*) echo "${1#pi:}";; pi:*) echo "$HOMES/pi/${1#pi:}";; *) echo "$1";; esac; }
+exec cp "$(named "$1")" "$(named "$2")"
+"""
+
+
+def commands_of(printed: str) -> list[str]:
+    return [line for line in printed.splitlines() if line and not line.startswith("#")]
+
+
+def test_all_that_is_printed_works_for_a_device_whose_private_keys_never_leave_it(tmp_path: Path) -> None:
+    for name in ("pi", "desk", "programs"):
+        (tmp_path / name).mkdir()
+    scp = tmp_path / "programs" / "scp"
+    scp.write_text(COPY.replace("$HOMES", str(tmp_path)))
+    scp.chmod(0o755)
+    pi, desk = (Terminal(tmp_path / name, tmp_path / "programs") for name in ("pi", "desk"))
+    port = two_ports()
+    asked = pi.paste("toolwire edge init pi --request --gpio-in 17")
+    fetch, sign, accept = commands_of(asked)
+    desk.paste(fetch)
+    signed = desk.paste(f"{sign} --broker mqtts://127.0.0.1:{port} --nats")
+    broker, bring, *_ = commands_of(signed)
+    desk.paste(bring)
+    run, _ = commands_of(pi.paste(accept))
+    with ExitStack() as running:
+        process = running.enter_context(desk.pasted_and_left_running(broker))
+        await_listener(process, port, tmp_path / "desk" / "log")
+        running.enter_context(pi.pasted_and_left_running(run))
+        pi.await_words("pi is online")
+        listed = desk.paste(signed[signed.index("cat >> toolwire.toml") :])
+        called = desk.paste("toolwire call gpio_read pin=17 --allow device --json || toolwire edge logs pi")
+
+    assert re.search(r"whose key is (\w+)", signed)[1] in asked  # type: ignore[index]
+    assert "online" in listed
+    assert '"pin"' in called
+    secret = [(tmp_path / "pi/edge/devices/pi" / name).read_text() for name in ("client.key", "device.pem")]
+    others = [one.read_text() for one in (tmp_path / "desk").rglob("*") if one.is_file() and one.suffix in TEXTS]
+    assert len(others) > 10
+    assert not [one for one in others for key in secret if key.splitlines()[1] in one]
+
+
+TEXTS = {".pem", ".key", ".json", ".toml", ".conf", ".acl"}

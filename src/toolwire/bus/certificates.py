@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -22,6 +23,14 @@ class Certificate:
     """A certificate and its private key, as PEM."""
 
     cert: bytes
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SigningRequest:
+    """A request for a certificate (PKCS 10), and the private key that stays where it was made, as PEM."""
+
+    request: bytes
     key: bytes
 
 
@@ -47,22 +56,67 @@ def sign_client(authority: Certificate, name: str, now: datetime | None = None) 
     return _sign(authority, name, [], [ExtendedKeyUsageOID.CLIENT_AUTH], now)
 
 
+def new_request(name: str) -> SigningRequest:
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = x509.CertificateSigningRequestBuilder().subject_name(_named(name)).sign(key, hashes.SHA256())
+    return SigningRequest(made.public_bytes(serialization.Encoding.PEM), _private_pem(key))
+
+
+def sign_request(authority: Certificate, request: bytes, name: str, now: datetime | None = None) -> bytes:
+    """The certificate of a client whose key is elsewhere, as PEM. Raises ValueError for a request that proves no key.
+
+    Only the key counts of what the request says: name, validity and uses are those of the one who signs.
+    """
+    asked = x509.load_pem_x509_csr(request)
+    try:
+        key = asked.public_key()
+    except UnsupportedAlgorithm:
+        raise ValueError("its key is of an unknown kind") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("its key is not on the curve P-256")
+    if not asked.is_signature_valid:
+        raise ValueError("its signature does not fit its key")
+    made = _certify(authority, name, key, [], [ExtendedKeyUsageOID.CLIENT_AUTH], now)
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+def client_name(cert: bytes, key: bytes, authority: bytes) -> str:
+    """The name in a client's certificate. Raises ValueError where it is not for this key, or of another authority."""
+    found, signer = x509.load_pem_x509_certificate(cert), x509.load_pem_x509_certificate(authority)
+    own = serialization.load_pem_private_key(key, None)
+    if found.public_key() != own.public_key():
+        raise ValueError("the certificate is for another key")
+    try:
+        found.verify_directly_issued_by(signer)
+    except (InvalidSignature, TypeError):
+        raise ValueError("the certificate is not of the authority that comes with it") from None
+    names = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
+
 def _sign(
     authority: Certificate, name: str, hosts: list[x509.GeneralName], uses: list[x509.ObjectIdentifier],
     now: datetime | None,
 ) -> Certificate:  # fmt: skip
+    key = ec.generate_private_key(ec.SECP256R1())
+    return _pem(_certify(authority, name, key.public_key(), hosts, uses, now), key)
+
+
+def _certify(
+    authority: Certificate, name: str, key: ec.EllipticCurvePublicKey, hosts: list[x509.GeneralName],
+    uses: list[x509.ObjectIdentifier], now: datetime | None,
+) -> x509.Certificate:  # fmt: skip
     signer = x509.load_pem_x509_certificate(authority.cert)
     signing = serialization.load_pem_private_key(authority.key, None)
     assert isinstance(signing, ec.EllipticCurvePrivateKey)
-    key = ec.generate_private_key(ec.SECP256R1())
-    draft = _draft(_named(name), signer.subject, key.public_key(), SERVER_DAYS, now)
+    draft = _draft(_named(name), signer.subject, key, SERVER_DAYS, now)
     if hosts:
         draft = draft.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
     draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     draft = draft.add_extension(_usage(signs_certificates=False), critical=True)
     draft = draft.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
-    return _pem(draft.add_extension(issuer, critical=False).sign(signing, hashes.SHA256()), key)
+    return draft.add_extension(issuer, critical=False).sign(signing, hashes.SHA256())
 
 
 def certified_hosts(cert: bytes) -> list[str]:
@@ -125,6 +179,9 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _pem(made: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Certificate:
+    return Certificate(made.public_bytes(serialization.Encoding.PEM), _private_pem(key))
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     form = serialization.PrivateFormat.PKCS8
-    secret = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-    return Certificate(made.public_bytes(serialization.Encoding.PEM), secret)
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())

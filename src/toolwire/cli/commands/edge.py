@@ -31,6 +31,8 @@ def _group() -> None:
 
 
 edge.command("init", cls=CliCommand)(edge_init.init)
+edge.command("sign", cls=CliCommand)(edge_init.sign)
+edge.command("accept", cls=CliCommand)(edge_init.accept)
 for _name, _command in edge_fleet.COMMANDS.items():
     edge.command(_name, cls=CliCommand)(_command)
 

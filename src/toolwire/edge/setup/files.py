@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.values import dataclass
 from toolwire.wire.mqtt.topics import DEFAULT_PREFIX
 
+MakeFiles = Callable[[EdgeFolder, PrivateKey], Mapping[str, bytes]]
+"""Makes the files of a device, by their names, from the folder and the key that signs commands."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenDevice:
@@ -40,25 +43,38 @@ def write_edge_files(root: Path, plan: EdgePlan) -> WrittenDevice:
 
     The device's folder appears whole or not at all.
     """
+    key = PrivateKey.generate()
+
+    def make_files(folder: EdgeFolder, signing: PrivateKey) -> dict[str, bytes]:
+        config = texts.device_config(plan, str(signing.public)).encode()
+        return {**_device_files(folder, plan, signing), "device.pem": key.pem, "edge.toml": config}
+
+    return add_device(root, plan, str(key.public), make_files)
+
+
+def add_device(root: Path, plan: EdgePlan, key: str, make_files: MakeFiles) -> WrittenDevice:
+    """Add a device that has this key, with the files that are made for it. Raises SettingsError."""
     folder = EdgeFolder(root.absolute())
     device = folder.device(plan.name)
-    if device.exists():
-        raise SettingsError(f"{device} is there already and is not overwritten; remove it to set {plan.name} up anew")
+    require_new(device, plan.name)
     is_first = not folder.device_names()
     try:
         for each in (folder.path, folder.broker, folder.broker / "data", folder.orchestrator, folder.devices):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        signing = _signing_key(folder.orchestrator / "signing.pem")
-        made = _device_files(folder, plan, signing)
-        _write_folder(device, {**made, "edge.toml": texts.device_config(plan, str(signing.public)).encode()})
+        write_folder(device, make_files(folder, _signing_key(folder.orchestrator / "signing.pem")))
         _write_broker(folder, plan)
     except OSError as wrong:
         raise SettingsError(f"{wrong.filename or folder.path} cannot be written: {wrong.strerror}") from None
-    key = str(PrivateKey.from_pem(made["device.pem"]).public)
     settings = texts.device_settings(plan, key)
     if is_first:
         settings = f"{texts.orchestrator_settings(folder, plan)}\n{settings}"
     return WrittenDevice(folder, device, key, settings, is_first)
+
+
+def require_new(device: Path, name: str) -> None:
+    """Raise SettingsError for a device that is there."""
+    if device.exists():
+        raise SettingsError(f"{device} is there already and is not overwritten; remove it to set {name} up anew")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +107,24 @@ def choose_setup(root: Path, url: str | None, prefix: str | None, nats: bool | N
     return kept
 
 
+def service_files(plan: EdgePlan) -> dict[str, bytes]:
+    """What makes a service of the agent."""
+    return {texts.SERVICE: texts.systemd_unit(plan).encode(), "install.sh": texts.install_script(plan).encode()}
+
+
+def device_authority(folder: EdgeFolder, plan: EdgePlan) -> Certificate:
+    """Who signs for devices. Certificates of broker and orchestrator are made on the way. Raises SettingsError."""
+    authority = _authority(folder.path, "toolwire edge devices")
+    _server(folder, plan, authority)
+    _orchestrator_client(folder)
+    return authority
+
+
 def _device_files(folder: EdgeFolder, plan: EdgePlan, signing: PrivateKey) -> dict[str, bytes]:
-    """The device's keys, certificate and service. Certificates of broker and orchestrator are made on the way."""
-    files = {
-        "device.pem": PrivateKey.generate().pem,
-        "orchestrator.pub": f"{signing.public}\n".encode(),
-        texts.SERVICE: texts.systemd_unit(plan).encode(),
-        "install.sh": texts.install_script(plan).encode(),
-    }
+    """The device's certificate and service."""
+    files = {"orchestrator.pub": f"{signing.public}\n".encode(), **service_files(plan)}
     if plan.broker.tls:
-        authority = _authority(folder.path, "toolwire edge devices")
-        _server(folder, plan, authority)
-        _orchestrator_client(folder)
+        authority = device_authority(folder, plan)
         client = sign_client(authority, plan.name)
         files |= {"ca.pem": authority.cert, "client.pem": client.cert, "client.key": client.key}
     return files
@@ -166,7 +188,8 @@ def _signing_key(file: Path) -> PrivateKey:
         raise SettingsError(f"{file} holds no key that signs commands: {wrong}; put the right one there") from None
 
 
-def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the folder of a device, whole or not at all. Raises OSError."""
     draft = folder.with_name(f".{folder.name}.{os.getpid()}")
     draft.mkdir(mode=0o700)
     try:
