@@ -39,7 +39,8 @@ class Inbox:
 
 @asynccontextmanager
 async def linked(broker: AnyBroker, inbox: Inbox, *filters: str, **more: object) -> AsyncIterator[MqttLink]:
-    given = {"client_id": str(more.pop("client_id", uuid4().hex)), "version": more.pop("version", 4)}
+    given = {name: more.pop(name) for name in ("client_id", "version", "user", "password") if name in more}
+    given.setdefault("client_id", uuid4().hex)
     settings = MqttBroker("127.0.0.1", port=broker.mqtt_port, max_message_bytes=10_000, **given)  # type: ignore[arg-type]
     async with MqttLink(settings, inbox, filters=filters, pauses=SOON, **more) as link:  # type: ignore[arg-type]
         async with asyncio.timeout(WAIT_S):
