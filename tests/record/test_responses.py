@@ -1,19 +1,34 @@
 """Results and replies of every store, read as records of the universal envelope."""
 
-from typing import cast
+import json
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from toolwire import Agent, tool
+from tests.cli.stage import scripted
+from toolwire import Agent, Grant, Tier, tool
 from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.responses import Responses, asks_for_responses, is_response
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.responses import CallName, ReplyName, call_record_id, read_response_id, reply_record_id
-from toolwire.breadcrumbs.service import RecordKeeper, RecordService
+from toolwire.breadcrumbs.service import RecordService
 from toolwire.errors import NotFound, NotPermitted
+from toolwire.models.opening import open_model
 from toolwire.protocol.breadcrumbs import RecordQuery
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call, says
+from toolwire.toolbox.registry import ToolDependencies, tools_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    """The formats of the universal envelope."""
+
+    definition_format: str = "rcrt"
+    call_parser: str = "auto"
+    result_format: str = "auto"
+    coach: bool = False
 
 
 @tool(name="double")
@@ -100,7 +115,7 @@ async def test_a_turn_reads_the_responses_of_its_own_session_only(store: Store) 
 
 async def test_the_service_reads_responses_and_lets_no_one_write_them(store: Store) -> None:
     turn_id = await run_turn(store, "a", 4)
-    service = RecordService(cast("RecordKeeper", store), "default")
+    service = RecordService(store, "default")
     admin, model = Caller("ann", Role.ADMIN), Caller("agent", Role.MODEL, turn_id)
     [[_, found]] = await service.listed(RecordQuery("tool.response.v1"), admin)
     for caller in (admin, model, RUNTIME):
@@ -136,3 +151,38 @@ def test_a_list_is_about_responses_if_its_schema_or_a_tag_says_so() -> None:
     assert not asks_for_responses(RecordQuery(any_tags=("tool:response", "note")))
     assert not asks_for_responses(RecordQuery("note.v1", all_tags=("tool:response",)))
     assert not asks_for_responses(RecordQuery())
+
+
+def _said(tool: str, number: str, returns: bool, **given: Any) -> str:
+    wanted = {"tool": tool, "input": given, "requestId": number, "return_to_llm": returns}
+    crumb = {"schema_name": "agent.response.v1", "context": {"message": f"Next: {number}", "tool_requests": [wanted]}}
+    return json.dumps({"action": "create", "breadcrumb": crumb})
+
+
+async def test_the_envelope_works_from_text_to_records_in_every_store(store: Store) -> None:
+    """A model behind HTTP creates, finds and updates a record, and asks for a result that goes to the user."""
+    service = RecordService(store, "default")
+    tools = tools_of(["records", "workflow"], ToolDependencies(records=lambda: service))
+    grant = Grant(Tier.WALK, frozenset({"records"}))
+    note = {"schema_name": "note.v1", "title": "Notes", "context": {"words": "green tea"}}
+    with scripted() as script:
+        model = open_model("openai-compatible:x", base_url=script.url, api_key="", preference=_Envelope())
+        script.lines += [_said("breadcrumb-create", "create-1", True, **note)]
+        agent = Agent(model, [*tools, double], store=store, grant=grant)
+        await agent.ask("Go", thread="abc")
+        [[_, kept]] = await service.listed(RecordQuery("note.v1"), RUNTIME)
+        script.requests.clear()
+        script.lines[:] = [
+            _said("breadcrumb-search", "search-1", True, tags=["session:abc"]),
+            _said("breadcrumb-update", "update-1", True, breadcrumb_id=kept.id, updates={"context": {"n": 5}}),
+            _said("double", "double-1", False, n=21),
+        ]
+        answer = await agent.ask("And now", thread="abc")
+        await model.close()
+    assert "42" in answer.text
+    after = await service.read(kept.id, RUNTIME)
+    assert (after.version, after.context, after.tags) == (2, {"words": "green tea", "n": 5}, ("session:abc",))
+    responses = await service.listed(RecordQuery("tool.response.v1", all_tags=("session:abc",)), RUNTIME)
+    assert [(one.value.context["request_id"], one.value.context["status"]) for one in responses] == [
+        (number, "success") for number in ("double-1", "update-1", "search-1", "create-1")
+    ]

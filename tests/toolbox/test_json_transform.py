@@ -16,7 +16,7 @@ TOOL = json_transform_tool()
 PEOPLE = [{"name": "Ada", "age": 36, "home": {"city": "London"}}, {"name": "Bob", "age": 7, "home": {"city": "Rome"}}]
 
 
-@pytest.mark.feature("F243")
+@pytest.mark.feature("F243", "F182")
 @pytest.mark.parametrize(
     ("arguments", "result"),
     [

@@ -1,12 +1,15 @@
 """The tools with which models write and find records, each called by a scripted model."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolwire import Agent, tool
+from tests import forked
+from toolwire import Agent, SqliteStore, tool
 from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.service import RecordService
@@ -264,3 +267,63 @@ def _id(request: Any) -> str:
     """The id of the record that the newest result tells."""
     [result] = request.messages[-1].results
     return str(json.loads(json.dumps(result.structured))["id"])
+
+
+DYING = """
+import asyncio, json, os, sys
+from pathlib import Path
+from toolwire import Agent, Grant, SqliteStore, Tier
+from toolwire.breadcrumbs.service import RecordService
+from toolwire.testing import ScriptedModel, call
+from toolwire.toolbox.registry import ToolDependencies, tools_of
+
+home, name, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+
+async def main():
+    async with await SqliteStore.at(Path(home)) as store:
+        class Dying(RecordService):
+            async def _die(self, kept):
+                os._exit(9)
+
+            async def create(self, *args, **more):
+                await self._die(await super().create(*args, **more))
+
+            async def patch(self, *args, **more):
+                await self._die(await super().patch(*args, **more))
+
+        service = Dying(store, "default")
+        tools = tools_of(["records"], ToolDependencies(records=lambda: service))
+        grant = Grant(Tier.WALK, frozenset({"records"}))
+        await Agent(ScriptedModel(call(name, **arguments), "done"), tools, store=store, grant=grant).ask("go")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["breadcrumb-create", "breadcrumb-update", "breadcrumb-context-merge"])
+async def test_a_call_whose_process_was_killed_after_it_wrote_has_written_once(tmp_path: Path, name: str) -> None:
+    async with await SqliteStore.at(tmp_path) as store:
+        service = RecordService(store, "default")
+        arguments: dict[str, Any] = NOTE
+        if name != "breadcrumb-create":
+            record_id = (await service.create(NewRecord("note.v1", "Old", context={"a": 1}), ANN)).id
+            arguments = {"breadcrumb_id": record_id, "context": {"b": 2}}
+            if name == "breadcrumb-update":
+                arguments = {"breadcrumb_id": record_id, "updates": {"context": {"b": 2}}, "version": 1}
+    died = await asyncio.to_thread(
+        forked.run_python, "-c", DYING, str(tmp_path), name, json.dumps(arguments)
+    )  # fmt: skip
+    assert died.returncode == 9
+    async with await SqliteStore.at(tmp_path) as store:
+        service = RecordService(store, "default")
+        tools = tools_of(["records"], ToolDependencies(records=lambda: service))
+        agent = Agent(ScriptedModel("done"), tools, store=store, grant=Grant(Tier.WALK, frozenset({"records"})))
+        [left] = await store.turns(state="interrupted")
+        await agent.resume(left.id)
+        [card] = await store.calls(turn_id=left.id)
+        assert card.result is not None
+        assert card.result.ok, card.result.text
+        assert card.attempt == 2
+        [[_, record]] = await service.listed(RecordQuery("note.v1"), RUNTIME)
+        assert record.version == (1 if name == "breadcrumb-create" else 2)
+        assert card.result.structured["id"] == record.id
