@@ -11,7 +11,7 @@ from typing import Any
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null|\[\]|\{\}')
 _WORD = re.compile(r"[\w.@$-]+")
 _RANGE = re.compile(r" (-?[\d.]*?)\.\.(-?[\d.]*)")
-_SAMPLES = {"string": "text", "boolean": True, "null": None, "object": {}, "array": [], "any": "text"}
+_SAMPLES = {"string": "text", "boolean": True, "null": None, "object": {"key": "text"}, "array": [], "any": "text"}
 
 
 @dataclass(frozen=True)

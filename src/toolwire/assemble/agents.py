@@ -75,7 +75,9 @@ else:
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
 
-_OF_OTHERS = frozenset([*GROUPS["teamwork"], *GROUPS["orchestration"], *GROUPS["nodes"], *GROUPS["workflow"]])
+_OF_OTHERS = frozenset(
+    name for group in ("teamwork", "orchestration", "nodes", "workflow", "catalogue") for name in GROUPS[group]
+)
 """Tools that tell of other agents and their tools, so that all of them have to be known."""
 
 
@@ -255,7 +257,10 @@ class _AgentFactory:
         usual = tool_dependencies(self.project, self.store)
         ask = self.user.answer if self.user.present else None
         nodes = None if self.on_devices is None else self.on_devices.nodes
-        given = replace(usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes, records=self.records)
+        given = replace(
+            usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes, records=self.records,
+            toolbox=lambda: team.toolbox,
+        )  # fmt: skip
         team.toolbox = toolbox_of(self.project, given, only="" if only in _OF_OTHERS else only)
         return team.toolbox
 

@@ -26,7 +26,7 @@ LINE_CHARS = 240
 NAME_CHARS = 64
 PURPOSE_CHARS, TIGHT_PURPOSE_CHARS = 120, 60
 DEFAULT_CHARS = 24
-MOST_INPUTS = 12
+MOST_INPUTS, MOST_OPTIONAL_FIELDS = 12, 4
 MOST_CHOICES = 6
 MOST_OUTPUTS, TIGHT_OUTPUTS = 6, 4
 _DEEPEST = 3
@@ -93,7 +93,9 @@ class _Inputs:
         needed = [name for name in properties if name in must]
         others = [name for name in properties if name not in must]
         names = (needed + others)[:MOST_INPUTS]
-        if self._detail >= LineDetail.REQUIRED or depth:
+        if depth:
+            names = needed[:MOST_INPUTS] or others[:MOST_OPTIONAL_FIELDS]
+        elif self._detail >= LineDetail.REQUIRED:
             names = [name for name in names if name in must]
         shown = {name: self._input(name, properties[name], name in must, depth) for name in names}
         return (
@@ -141,9 +143,10 @@ class _Inputs:
         return "any"
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> str:
-        """What an object needs, in braces; what it may have is told by its full definition."""
-        required, _, more = self._parts(schema, depth + 1)
-        return f"{{{', '.join([*required, *([_MORE] if more else [])])}}}" if required else "object"
+        """What an object needs, in braces, or else some of what it may have; its full definition tells the rest."""
+        required, optional, more = self._parts(schema, depth + 1)
+        fields = [*required, *optional]
+        return f"{{{', '.join([*fields, *([_MORE] if more else [])])}}}" if fields else "object"
 
     def _definition(self, reference: str) -> Any:
         """What a reference within the schema means, or None."""

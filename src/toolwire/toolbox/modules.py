@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from toolwire.execute.egress import web as egress_web
     from toolwire.execute.sandbox import engines
     from toolwire.record import memory
-    from toolwire.toolbox import everyday
+    from toolwire.toolbox import everyday, tool_show
     from toolwire.toolbox.agents import delegation, delegation_tools, model_tools, orchestration_tools, workflow_tool
     from toolwire.toolbox.browser import browser_tool, chromium
     from toolwire.toolbox.data import json_transform, paging
@@ -51,6 +51,7 @@ else:
     system = lazy_module("toolwire.toolbox.device.system")
     local_files = lazy_module("toolwire.toolbox.disk.local_files")
     everyday = lazy_module("toolwire.toolbox.everyday")
+    tool_show = lazy_module("toolwire.toolbox.tool_show")
     finding = lazy_module("toolwire.toolbox.files.finding")
     images = lazy_module("toolwire.toolbox.files.images")
     patching = lazy_module("toolwire.toolbox.files.patching")
@@ -76,6 +77,6 @@ __all__ = [
     "egress_web", "engines", "everyday", "fetching", "finding", "gpio_tools", "host", "images", "inspect_tools",
     "job_tools", "jobs", "json_transform", "local_files", "memory", "model_tools", "models_sync",
     "orchestration_tools", "paging", "patching", "ping", "pins", "question", "quota", "reading", "record_search",
-    "record_writing", "safe_exec", "search", "searching", "sensors", "system", "todos", "toolchains",
-    "workflow_tool", "writing",
+    "record_writing", "safe_exec", "search", "searching", "sensors", "system", "todos", "tool_show",
+    "toolchains", "workflow_tool", "writing",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from toolwire.toolbox import modules
 
 if TYPE_CHECKING:
     from toolwire.breadcrumbs.service import RecordService
+    from toolwire.define.toolbox import Toolbox
     from toolwire.toolbox.agents.delegation import SubAgents
     from toolwire.toolbox.browser.chromium import Chromium
     from toolwire.toolbox.data.paging import BodyKeeper, Fetch
@@ -55,7 +56,7 @@ class ToolDependencies:
     - Commands may read the `toolchains` in `user_home`, found there and by `path`, and further `readable` folders.
     - `device` says which pins, programs and kernel files tools about this machine may use.
     - `nodes` tells of the machines that run edge agents.
-    - `records` gives the records of the project.
+    - `records` gives the records of the project, `toolbox` the tools that are made with these.
     - What has to be closed in the end is put on `closing`.
     """
 
@@ -82,6 +83,7 @@ class ToolDependencies:
     device: DeviceAccess = DeviceAccess()
     nodes: "Callable[[], Awaitable[Sequence[Node]]] | None" = None
     records: "Callable[[], RecordService] | None" = None
+    toolbox: "Callable[[], Toolbox] | None" = None
 
 
 class SharedDependencies:
@@ -305,6 +307,7 @@ TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     **{name: partial(_orchestration, name) for name in ORCHESTRATION_TOOLS},
     "workflow": _workflow,
     "openrouter_models_sync": _models_sync,
+    "tool-show": lambda parts: modules.tool_show.tool_show_tool(parts.given.toolbox),
     "breadcrumb-create": lambda parts: modules.record_writing.create_record_tool(parts.records),
     "breadcrumb-update": lambda parts: modules.record_writing.update_record_tool(parts.records),
     "breadcrumb-search": lambda parts: modules.record_search.search_records_tool(parts.records),
@@ -349,6 +352,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "teamwork": SESSION_TOOLS,
     "orchestration": (*ORCHESTRATION_TOOLS, "agents_list", "session_status", "sessions_history"),
     "workflow": ("workflow",),
+    "catalogue": ("tool-show",),
     "records": RECORD_TOOLS,
     "models": tuple(tools_for_models()),
     SKILLS: ("skill",),
