@@ -6,7 +6,7 @@ found; many are embedded beside it, page by page, and found by their words until
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolwire.breadcrumbs.rules.words import record_text
@@ -100,29 +100,30 @@ class ProjectVectors:
         )
 
     async def _embed_rest(self) -> None:
-        while rows := await self._changes(EMBEDDED_AT_ONCE * 8):
+        while rows := await self._changes(EMBEDDED_AT_ONCE * 16):
             await self._take(rows)
 
     async def _take(self, rows: Sequence[VectorRow]) -> None:
         missing = {row.number: row.cursor for row in rows if row.bits is None}
-        numbers = list(missing)
-        for at in range(0, len(numbers), EMBEDDED_AT_ONCE):
-            await self._embed({number: missing[number] for number in numbers[at : at + EMBEDDED_AT_ONCE]})
-        self.index.put([(row.number, row.bits) for row in rows if row.bits is not None])
+        new = await self._embed(missing) if missing else []
+        if new:
+            await self._store.put_record_vectors(new, model=self.embedding.name)
+        known = [(row.number, row.bits) for row in rows if row.bits is not None]
+        self.index.put([*known, *((row.number, row.bits) for row in new)])
         self._cursor = rows[-1].cursor
 
-    async def _embed(self, missing: dict[int, int]) -> None:
+    async def _embed(self, missing: Mapping[int, int]) -> list[NewVector]:
+        """The vectors of records, as many at once as a server takes. Records that are gone by now have none."""
         found = await self._store.records_numbered(list(missing), RecordQuery(), project=self._project)
-        texts = [record_text(one.value, LONGEST_EMBEDDED) for one in found]
-        if not texts:
-            return
-        new = await self.embedding.vectors(texts)
-        rows = [
-            NewVector(one.cursor, missing[one.cursor], bits, vector)
-            for one, bits, vector in zip(found, vectors.signs(new), vectors.small(new), strict=True)
-        ]
-        await self._store.put_record_vectors(rows, model=self.embedding.name)
-        self.index.put([(row.number, row.bits) for row in rows])
+        rows: list[NewVector] = []
+        for at in range(0, len(found), EMBEDDED_AT_ONCE):
+            some = found[at : at + EMBEDDED_AT_ONCE]
+            new = await self.embedding.vectors([record_text(one.value, LONGEST_EMBEDDED) for one in some])
+            signs, small = vectors.signs(new), vectors.small(new)
+            rows += [
+                NewVector(one.cursor, missing[one.cursor], *both) for one, *both in zip(some, signs, small, strict=True)
+            ]
+        return rows
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

@@ -82,8 +82,8 @@ class HybridSearch:
         words = search_words(text)
         if not words or nn < 1:
             return []
-        by_words = await self._find_by_words(words, query, project)
-        by_vector = await self._find_by_vector(text, query, project)
+        by_words = await self.find_by_words(words, query, project)
+        by_vector = await self.find_by_vector(text, query, project)
         ranked = fuse(by_words, by_vector)[:nn]
         rows = await self._store.records_numbered([one.number for one in ranked], query, project=project)
         records = {row.cursor: row.value for row in rows}
@@ -103,7 +103,8 @@ class HybridSearch:
         if opened is not None:
             await opened.close()
 
-    async def _find_by_words(self, words: Sequence[str], query: RecordQuery, project: str) -> list[int]:
+    async def find_by_words(self, words: Sequence[str], query: RecordQuery, project: str) -> list[int]:
+        """The numbers of the records whose words fit best."""
         whole = match_of(RecordQuery(), project)
         matches = [WordMatch((word, *whole.every)) for word in words]
         total, *counts = await self._store.count_matching([whole, *matches], most=_MOST_COUNTED)
@@ -133,8 +134,8 @@ class HybridSearch:
         since, until = _numbers_of(query)
         return await self._store.matching_records(match, limit=limit, since=since, until=until)
 
-    async def _find_by_vector(self, text: str, query: RecordQuery, project: str) -> list[int] | None:
-        """None where vectors cannot be had now."""
+    async def find_by_vector(self, text: str, query: RecordQuery, project: str) -> list[int] | None:
+        """The numbers of the records that are nearest to a text; None where vectors cannot be had now."""
         embedding = await self._embedding()
         if embedding is None or self._monotonic() < self._skip_until:
             return None
@@ -156,24 +157,21 @@ class HybridSearch:
         narrowed: list[int] | None = None
         if _narrows(query):
             narrowed = await self._matching(match_of(query, project), query, _FEW)
-        ranked: list[int] = []
+        fitting: list[int] = []
         if narrowed is None or len(narrowed) >= _FEW:
             since, until = _numbers_of(query)
             for most in _NEAR:
                 near = await self._in_time(held, held.index.nearest, bits, most, since, until)
-                ranked = await self._rank(near, vector, held, query, project)
-                if len(ranked) >= MOST_RANKED // 4 or len(near) < most:
-                    return ranked
+                fitting = await self._store.fitting_records(near, query, project=project)
+                if len(fitting) >= MOST_RANKED // 4 or len(near) < most:
+                    return await self._rank(fitting, vector, held)
             if narrowed is None:
                 narrowed = await self._matching(match_of(query, project), query, _FEW)
-        near = await self._in_time(held, held.index.nearest_among, bits, _NEAR[0], [*narrowed, *ranked])
-        return await self._rank(near, vector, held, query, project)
+        near = await self._in_time(held, held.index.nearest_among, bits, _NEAR[0], [*narrowed, *fitting])
+        return await self._rank(await self._store.fitting_records(near, query, project=project), vector, held)
 
-    async def _rank(
-        self, numbers: Sequence[int], vector: Any, held: ProjectVectors, query: RecordQuery, project: str
-    ) -> list[int]:
-        fitting = await self._store.fitting_records(numbers, query, project=project)
-        kept = await self._store.vectors_of_records(fitting, model=held.embedding.name)
+    async def _rank(self, numbers: Sequence[int], vector: Any, held: ProjectVectors) -> list[int]:
+        kept = await self._store.vectors_of_records(numbers, model=held.embedding.name)
         return vectors.rank(vector, sorted(kept.items(), reverse=True), held.embedding.floor, MOST_RANKED)
 
     async def _in_time(self, held: ProjectVectors, look: Callable[..., list[int]], *args: Any) -> list[int]:
