@@ -56,7 +56,7 @@ class ProjectVectors:
         self.index = vectors.VectorIndex()
         self._store = store
         self.embedding = embedding
-        self._project = project
+        self.project = project
         self._monotonic = monotonic
         self._cursor = 0
         self._looked = monotonic()
@@ -96,7 +96,7 @@ class ProjectVectors:
 
     async def _changes(self, limit: int) -> list[VectorRow]:
         return await self._store.record_vectors(
-            self._cursor, model=self.embedding.name, limit=limit, project=self._project
+            self._cursor, model=self.embedding.name, limit=limit, project=self.project
         )
 
     async def _embed_rest(self) -> None:
@@ -107,14 +107,14 @@ class ProjectVectors:
         missing = {row.number: row.cursor for row in rows if row.bits is None}
         new = await self._embed(missing) if missing else []
         if new:
-            await self._store.put_record_vectors(new, model=self.embedding.name)
+            await self._store.put_record_vectors(new, model=self.embedding.name, project=self.project)
         known = [(row.number, row.bits) for row in rows if row.bits is not None]
         self.index.put([*known, *((row.number, row.bits) for row in new)])
         self._cursor = rows[-1].cursor
 
     async def _embed(self, missing: Mapping[int, int]) -> list[NewVector]:
         """The vectors of records, as many at once as a server takes. Records that are gone by now have none."""
-        found = await self._store.records_numbered(list(missing), RecordQuery(), project=self._project)
+        found = await self._store.records_numbered(list(missing), RecordQuery(), project=self.project)
         rows: list[NewVector] = []
         for at in range(0, len(found), EMBEDDED_AT_ONCE):
             some = found[at : at + EMBEDDED_AT_ONCE]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from toolwire.breadcrumbs.found import FoundRecord
 from toolwire.breadcrumbs.project_vectors import LONGEST_EMBEDDED, Embedding, ProjectVectors
 from toolwire.breadcrumbs.rules.ranking import fuse, rank_by_words, word_weights
-from toolwire.breadcrumbs.rules.words import WordMatch, match_of, search_words
+from toolwire.breadcrumbs.rules.words import WordMatch, match_of, narrowed, search_words
 from toolwire.errors import ModelError, SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.breadcrumbs import RecordQuery
@@ -106,12 +106,12 @@ class HybridSearch:
     async def find_by_words(self, words: Sequence[str], query: RecordQuery, project: str) -> list[int]:
         """The numbers of the records whose words fit best."""
         whole = match_of(RecordQuery(), project)
-        matches = [WordMatch((word, *whole.every)) for word in words]
-        total, *counts = await self._store.count_matching([whole, *matches], most=_MOST_COUNTED)
+        matches = [narrowed(whole, [word]) for word in words]
+        total, *counts = await self._store.count_matching([whole, *matches], most=_MOST_COUNTED, project=project)
         weights = word_weights(words, counts, total)
         known = {word for word, count in zip(words, counts, strict=True) if count}
         numbers = await self._candidates([word for word in weights if word in known], query, project)
-        lines = await self._store.words_of_records(numbers)
+        lines = await self._store.words_of_records(numbers, project=project)
         fitting = set(await self._store.fitting_records(list(lines), query, project=project))
         return rank_by_words({n: line for n, line in lines.items() if n in fitting}, weights, MOST_RANKED)
 
@@ -122,8 +122,8 @@ class HybridSearch:
         within = match_of(query, project)
         required = words[:_MOST_REQUIRED]
         wanted = dict.fromkeys((len(required), -(-len(required) * 2 // 3), 2))
-        tiers = [WordMatch((*required[:size], *within.every), within.groups) for size in wanted if size <= len(words)]
-        tiers.append(WordMatch(within.every, (*within.groups, tuple(words))))
+        tiers = [narrowed(within, required[:size]) for size in wanted if size <= len(words)]
+        tiers.append(narrowed(within, any_of=words))
         found: dict[int, None] = {}
         for tier in tiers:
             if len(found) < _CANDIDATES // 2:
@@ -132,7 +132,7 @@ class HybridSearch:
 
     async def _matching(self, match: WordMatch, query: RecordQuery, limit: int) -> list[int]:
         since, until = _numbers_of(query)
-        return await self._store.matching_records(match, limit=limit, since=since, until=until)
+        return await self._store.matching_records(match, limit=limit, since=since, until=until, project=match.project)
 
     async def find_by_vector(self, text: str, query: RecordQuery, project: str) -> list[int] | None:
         """The numbers of the records that are nearest to a text; None where vectors cannot be had now."""
@@ -171,7 +171,7 @@ class HybridSearch:
         return await self._rank(await self._store.fitting_records(near, query, project=project), vector, held)
 
     async def _rank(self, numbers: Sequence[int], vector: Any, held: ProjectVectors) -> list[int]:
-        kept = await self._store.vectors_of_records(numbers, model=held.embedding.name)
+        kept = await self._store.vectors_of_records(numbers, model=held.embedding.name, project=held.project)
         return vectors.rank(vector, sorted(kept.items(), reverse=True), held.embedding.floor, MOST_RANKED)
 
     async def _in_time(self, held: ProjectVectors, look: Callable[..., list[int]], *args: Any) -> list[int]:

@@ -791,16 +791,20 @@ class RecordIndexStore(Protocol):
     """
 
     async def matching_records(
-        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None
-    ) -> list[int]:
-        """Records with these words, the newest first: from number `since` on, and below `until`."""
+        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None,
+        project: str = "default",
+    ) -> list[int]:  # fmt: skip
+        """Records with these words, the newest first: from number `since` on, and below `until`.
+
+        A match is of a project, which is the one that is named here; the same holds for `count_matching`.
+        """
         ...
 
-    async def count_matching(self, matches: Sequence[WordMatch], *, most: int) -> list[int]:
+    async def count_matching(self, matches: Sequence[WordMatch], *, most: int, project: str = "default") -> list[int]:
         """How many records match each; `most` where that many do, or more."""
         ...
 
-    async def words_of_records(self, numbers: Sequence[int]) -> Mapping[int, str]:
+    async def words_of_records(self, numbers: Sequence[int], *, project: str = "default") -> Mapping[int, str]:
         """The words that are kept of records."""
         ...
 
@@ -822,11 +826,13 @@ class RecordIndexStore(Protocol):
         """What changed after a cursor, in that order. Vectors of another model count as missing."""
         ...
 
-    async def vectors_of_records(self, numbers: Sequence[int], *, model: str) -> Mapping[int, bytes]:
+    async def vectors_of_records(
+        self, numbers: Sequence[int], *, model: str, project: str = "default"
+    ) -> Mapping[int, bytes]:
         """The vectors that are kept of records, whose model is this one."""
         ...
 
-    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str) -> None:
+    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str, project: str = "default") -> None:
         """Keep vectors of records that have not changed since."""
         ...
 
@@ -846,6 +852,7 @@ class Store(
     RegistryStore,
     CardStore,
     RecordStore,
+    RecordIndexStore,
     Protocol,
 ):
     """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.

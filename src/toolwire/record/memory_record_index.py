@@ -49,8 +49,9 @@ class MemoryRecordIndex:
     def words_of(self, number: int) -> Collection[str]:
         return frozenset(self._lines.get(number, "").split())
 
-    def line_of(self, number: int) -> str:
-        return self._lines.get(number, "")
+    def lines_of(self, numbers: Sequence[int], project: str) -> Mapping[int, str]:
+        own = self._vectors.get(project, {})
+        return {number: self._lines[number] for number in numbers if number in own and number in self._lines}
 
     def matching(self, match: WordMatch, since: int | None = None, until: int | None = None) -> list[int]:
         groups = [set().union(*(self._with(word) for word in group)) for group in match.groups]
@@ -72,19 +73,16 @@ class MemoryRecordIndex:
             newer.append(row)
         return nsmallest(limit, newer)
 
-    def vectors_of(self, numbers: Sequence[int], model: str) -> Mapping[int, bytes]:
-        found = {}
-        for vectors in self._vectors.values():
-            for number in numbers:
-                if (one := vectors.get(number)) is not None and one.model == model and one.vector:
-                    found[number] = one.vector
-        return found
+    def vectors_of(self, numbers: Sequence[int], model: str, project: str) -> Mapping[int, bytes]:
+        own = self._vectors.get(project, {})
+        known = ((number, own[number]) for number in numbers if number in own)
+        return {number: one.vector for number, one in known if one.model == model and one.vector}
 
-    def put_vectors(self, new: Sequence[NewVector], model: str) -> None:
-        for vectors in self._vectors.values():
-            for number, cursor, bits, vector in new:
-                if (one := vectors.get(number)) is not None and one.cursor == cursor:
-                    one.model, one.bits, one.vector = model, bits, vector
+    def put_vectors(self, new: Sequence[NewVector], model: str, project: str) -> None:
+        own = self._vectors.get(project, {})
+        for number, cursor, bits, vector in new:
+            if (one := own.get(number)) is not None and one.cursor == cursor and one.bits != b"":
+                one.model, one.bits, one.vector = model, bits, vector
 
     def _with(self, word: str) -> set[int]:
         return self._having.get(word, set())

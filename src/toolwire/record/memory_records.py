@@ -15,7 +15,7 @@ from toolwire.record import record_rules
 from toolwire.record.contract import NewVector, Numbered, VectorRow
 from toolwire.record.memory_limits import AuditTail
 from toolwire.record.memory_record_index import MemoryRecordIndex
-from toolwire.record.record_rules import UsedKey
+from toolwire.record.record_rules import UsedKey, own_matches
 
 T = TypeVar("T")
 _Key = tuple[str, str]
@@ -256,15 +256,16 @@ class MemoryRecordStore:
         return self._records.expire(project, limit, self._clock())
 
     async def matching_records(
-        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None
-    ) -> list[int]:
-        return self._records.index.matching(match, since, until)[: max(limit, 0)]
+        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None,
+        project: str = "default",
+    ) -> list[int]:  # fmt: skip
+        return self._records.index.matching(own_matches([match], project)[0], since, until)[: max(limit, 0)]
 
-    async def count_matching(self, matches: Sequence[WordMatch], *, most: int) -> list[int]:
-        return [min(len(self._records.index.matching(match)), most) for match in matches]
+    async def count_matching(self, matches: Sequence[WordMatch], *, most: int, project: str = "default") -> list[int]:
+        return [min(len(self._records.index.matching(match)), most) for match in own_matches(matches, project)]
 
-    async def words_of_records(self, numbers: Sequence[int]) -> Mapping[int, str]:
-        return {number: words for number in numbers if (words := self._records.index.line_of(number))}
+    async def words_of_records(self, numbers: Sequence[int], *, project: str = "default") -> Mapping[int, str]:
+        return self._records.index.lines_of(numbers, project)
 
     async def fitting_records(
         self, numbers: Sequence[int], query: RecordQuery, *, project: str = "default"
@@ -281,11 +282,13 @@ class MemoryRecordStore:
     ) -> list[VectorRow]:
         return self._records.index.changed_after(cursor, model, max(limit, 0), project)
 
-    async def vectors_of_records(self, numbers: Sequence[int], *, model: str) -> Mapping[int, bytes]:
-        return self._records.index.vectors_of(numbers, model)
+    async def vectors_of_records(
+        self, numbers: Sequence[int], *, model: str, project: str = "default"
+    ) -> Mapping[int, bytes]:
+        return self._records.index.vectors_of(numbers, model, project)
 
-    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str) -> None:
-        self._records.index.put_vectors(vectors, model)
+    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str, project: str = "default") -> None:
+        self._records.index.put_vectors(vectors, model, project)
 
     def _noted(self, outcome: T | StoreError, audit: Sequence[AuditRow] = ()) -> T:
         if isinstance(outcome, StoreError):

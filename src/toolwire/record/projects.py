@@ -5,10 +5,11 @@ its project; those of the default project have none, as in records from before t
 """
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from toolwire.breadcrumbs.rules.words import WordMatch
 from toolwire.errors import StoreError
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
@@ -27,6 +28,7 @@ from toolwire.record.contract import (
     KeptEvent,
     KeptTurn,
     LoopMetrics,
+    NewVector,
     Numbered,
     Place,
     Reservation,
@@ -35,6 +37,7 @@ from toolwire.record.contract import (
     TurnStats,
     TurnSummary,
     UsageRequest,
+    VectorRow,
     Workload,
 )
 from toolwire.wire.formats.tally import FormatTally
@@ -458,6 +461,47 @@ class ProjectStore:
 
     def last_change(self, *, project: str | None = None) -> Doing[int]:  # noqa: ARG002 -- its own
         return self.whole.last_change(project=self.project)
+
+    def matching_records(
+        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[int]]:  # fmt: skip
+        return self.whole.matching_records(match, limit=limit, since=since, until=until, project=self.project)
+
+    def count_matching(
+        self, matches: Sequence[WordMatch], *, most: int, project: str | None = None  # noqa: ARG002 -- its own
+    ) -> Doing[list[int]]:  # fmt: skip
+        return self.whole.count_matching(matches, most=most, project=self.project)
+
+    def words_of_records(
+        self, numbers: Sequence[int], *, project: str | None = None  # noqa: ARG002 -- its own
+    ) -> Doing[Mapping[int, str]]:  # fmt: skip
+        return self.whole.words_of_records(numbers, project=self.project)
+
+    def fitting_records(
+        self, numbers: Sequence[int], query: RecordQuery, *, project: str | None = None  # noqa: ARG002 -- its own
+    ) -> Doing[list[int]]:  # fmt: skip
+        return self.whole.fitting_records(numbers, query, project=self.project)
+
+    def records_numbered(
+        self, numbers: Sequence[int], query: RecordQuery, *, project: str | None = None  # noqa: ARG002 -- its own
+    ) -> Doing[list[Numbered[Record]]]:  # fmt: skip
+        return self.whole.records_numbered(numbers, query, project=self.project)
+
+    def record_vectors(
+        self, cursor: int = 0, *, model: str, limit: int = 1000, project: str | None = None  # noqa: ARG002 -- its own
+    ) -> Doing[list[VectorRow]]:  # fmt: skip
+        return self.whole.record_vectors(cursor, model=model, limit=limit, project=self.project)
+
+    def vectors_of_records(
+        self, numbers: Sequence[int], *, model: str, project: str | None = None  # noqa: ARG002 -- its own
+    ) -> Doing[Mapping[int, bytes]]:  # fmt: skip
+        return self.whole.vectors_of_records(numbers, model=model, project=self.project)
+
+    def put_record_vectors(
+        self, vectors: Sequence[NewVector], *, model: str, project: str | None = None  # noqa: ARG002 -- its own
+    ) -> Doing[None]:  # fmt: skip
+        return self.whole.put_record_vectors(vectors, model=model, project=self.project)
 
     def expire_records(self, *, limit: int = 1000, project: str | None = None) -> Doing[list[Record]]:  # noqa: ARG002 -- its own
         return self.whole.expire_records(limit=limit, project=self.project)

@@ -38,7 +38,8 @@ DROP_VECTOR = """
 WRITES = (KEEP_WORDS, DROP_WORDS, KEEP_STATE, DROP_VECTOR)
 _DROP_GONE = "DELETE FROM record_vectors WHERE gone_at < ?"
 _KEEP_VECTOR = """
-    UPDATE record_vectors SET state = 1, model = ?, bits = ?, vector = ? WHERE number = ? AND changed = ? AND state < 2
+    UPDATE record_vectors SET state = 1, model = ?, bits = ?, vector = ? WHERE number = ? AND changed = ?
+        AND project = ? AND state < 2
 """
 
 _MATCHING = """
@@ -66,8 +67,11 @@ PG_INSTEAD = {
 }
 """The questions to the full-text index, as PostgreSQL is asked them."""
 _NUMBERED = "number IN (SELECT CAST(value AS INTEGER) FROM json_each(?))"
-_WORDS = f"SELECT number, words FROM record_words WHERE {_NUMBERED}"  # noqa: S608
-_VECTORS = f"SELECT number, vector FROM record_vectors WHERE {_NUMBERED} AND model = ? AND state = 1"  # noqa: S608
+_WORDS = f"""
+    SELECT w.number, w.words FROM record_words w JOIN record_vectors v ON v.number = w.number
+    WHERE w.{_NUMBERED} AND v.project = ?
+"""  # noqa: S608
+_VECTORS = f"SELECT number, vector FROM record_vectors WHERE {_NUMBERED} AND model = ? AND project = ? AND state = 1"  # noqa: S608
 _CHANGES = """
     SELECT changed, number, state, model, bits FROM record_vectors WHERE project = ? AND changed > ?
     ORDER BY changed LIMIT ?
@@ -106,8 +110,8 @@ def count_matching(connection: sqlite3.Connection, matches: Sequence[WordMatch],
     return [count for (count,) in connection.execute(_COUNTED, (asked, max(most, 0))).fetchall()]
 
 
-def words_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> Mapping[int, str]:
-    return dict(connection.execute(_WORDS, (_json(numbers),)).fetchall())
+def words_of(connection: sqlite3.Connection, numbers: Sequence[int], project: str) -> Mapping[int, str]:
+    return dict(connection.execute(_WORDS, (_json(numbers), column(project))).fetchall())
 
 
 def changed_after(connection: sqlite3.Connection, cursor: int, model: str, limit: int, project: str) -> list[VectorRow]:
@@ -118,12 +122,12 @@ def changed_after(connection: sqlite3.Connection, cursor: int, model: str, limit
     ]
 
 
-def vectors_of(connection: sqlite3.Connection, numbers: Sequence[int], model: str) -> Mapping[int, bytes]:
-    return dict(connection.execute(_VECTORS, (_json(numbers), model)).fetchall())
+def vectors_of(connection: sqlite3.Connection, numbers: Sequence[int], model: str, project: str) -> Mapping[int, bytes]:
+    return dict(connection.execute(_VECTORS, (_json(numbers), model, column(project))).fetchall())
 
 
-def put_vectors(tx: Transaction, vectors: Sequence[NewVector], model: str) -> None:
-    rows = [(model, bits, vector, number, cursor) for number, cursor, bits, vector in vectors]
+def put_vectors(tx: Transaction, vectors: Sequence[NewVector], model: str, project: str) -> None:
+    rows = [(model, bits, vector, number, cursor, column(project)) for number, cursor, bits, vector in vectors]
     tx.connection.executemany(_KEEP_VECTOR, rows)
 
 

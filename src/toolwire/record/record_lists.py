@@ -108,7 +108,7 @@ def fitting(
 ) -> list[int]:
     """Those of the numbers whose records fit; their bodies are not read."""
     if query.text.strip():
-        words = record_index.words_of(connection, numbers)
+        words = record_index.words_of(connection, numbers, project)
         numbers = [number for number in words if record_rules.has_text(words[number].split(), query.text)]
     conditions, given = _conditions(query)
     asked = (orjson.dumps(list(numbers)).decode(), column(project), now, *given, len(numbers))

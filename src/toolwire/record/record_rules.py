@@ -6,13 +6,13 @@ more than another one. What a store looks for is taken out of that: names, dates
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
 
-from toolwire.breadcrumbs.rules.words import query_words
+from toolwire.breadcrumbs.rules.words import WordMatch, query_words
 from toolwire.errors import Conflict, NotFound, StoreError
 from toolwire.protocol.breadcrumbs import (
     LONGEST_RECORD_NAME,
@@ -274,6 +274,13 @@ def has_text(words: Collection[str], text: str) -> bool:
         return True
     wanted = query_words(text)
     return bool(wanted) and all(word in words for word in wanted)
+
+
+def own_matches(matches: Sequence[WordMatch], project: str) -> Sequence[WordMatch]:
+    """The matches, which are all of this project. Raises StoreError."""
+    if any(match.project != project for match in matches):
+        raise StoreError("a match is asked in the project that it was made for")
+    return matches
 
 
 def may_be_shown(record: Record, query: RecordQuery) -> bool:

@@ -9,6 +9,7 @@ from toolwire.protocol.records import AuditRow
 from toolwire.record import record_index, record_lists, record_rows, record_rules
 from toolwire.record.contract import NewVector, Numbered, VectorRow
 from toolwire.record.reader import Reader
+from toolwire.record.record_rules import own_matches
 from toolwire.record.rows import DEFAULT, audit_rows
 from toolwire.record.writer import Writer
 
@@ -74,15 +75,17 @@ class SqliteRecordStore:
         return await self._writer.write(partial(record_rows.expire, project=project, limit=limit, now=now))
 
     async def matching_records(
-        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None
-    ) -> list[int]:
+        self, match: WordMatch, *, limit: int = 200, since: int | None = None, until: int | None = None,
+        project: str = DEFAULT,
+    ) -> list[int]:  # fmt: skip
+        [match] = own_matches([match], project)
         return await self._reader.read(record_index.matching, match, limit, since, until)
 
-    async def count_matching(self, matches: Sequence[WordMatch], *, most: int) -> list[int]:
-        return await self._reader.read(record_index.count_matching, matches, most)
+    async def count_matching(self, matches: Sequence[WordMatch], *, most: int, project: str = DEFAULT) -> list[int]:
+        return await self._reader.read(record_index.count_matching, own_matches(matches, project), most)
 
-    async def words_of_records(self, numbers: Sequence[int]) -> Mapping[int, str]:
-        return await self._reader.read(record_index.words_of, numbers)
+    async def words_of_records(self, numbers: Sequence[int], *, project: str = DEFAULT) -> Mapping[int, str]:
+        return await self._reader.read(record_index.words_of, numbers, project)
 
     async def fitting_records(self, numbers: Sequence[int], query: RecordQuery, *, project: str = DEFAULT) -> list[int]:
         return await self._reader.read(record_lists.fitting, numbers, query, project, self._clock())
@@ -99,11 +102,13 @@ class SqliteRecordStore:
     ) -> list[VectorRow]:
         return await self._reader.read(record_index.changed_after, cursor, model, limit, project)
 
-    async def vectors_of_records(self, numbers: Sequence[int], *, model: str) -> Mapping[int, bytes]:
-        return await self._reader.read(record_index.vectors_of, numbers, model)
+    async def vectors_of_records(
+        self, numbers: Sequence[int], *, model: str, project: str = DEFAULT
+    ) -> Mapping[int, bytes]:
+        return await self._reader.read(record_index.vectors_of, numbers, model, project)
 
-    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str) -> None:
-        await self._writer.write(partial(record_index.put_vectors, vectors=vectors, model=model))
+    async def put_record_vectors(self, vectors: Sequence[NewVector], *, model: str, project: str = DEFAULT) -> None:
+        await self._writer.write(partial(record_index.put_vectors, vectors=vectors, model=model, project=project))
 
 
 def _whose(record: Record) -> tuple[str, str]:

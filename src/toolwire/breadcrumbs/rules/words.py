@@ -52,8 +52,12 @@ _SYMBOL = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
 
 @dataclass(frozen=True, slots=True)
 class WordMatch:
-    """Records that have every word of `every`, and of each group at least one."""
+    """Records of a project that have every word of `every`, and of each group at least one.
 
+    `match_of` makes one that has facets of the project; what is added to it only narrows it further.
+    """
+
+    project: str
     every: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
 
@@ -110,7 +114,13 @@ def match_of(query: RecordQuery, project: str) -> WordMatch:
         every.append(_facet(project))
     if not words and query.text.strip():
         every.append(_FACET)  # a text without a word is in no record
-    return WordMatch(tuple(dict.fromkeys((*words, *every))), tuple(groups))
+    return WordMatch(project, tuple(dict.fromkeys((*words, *every))), tuple(groups))
+
+
+def narrowed(match: WordMatch, words: Iterable[str] = (), any_of: Sequence[str] = ()) -> WordMatch:
+    """The same match for records that also have all of these words, and one of those."""
+    groups = (*match.groups, tuple(any_of)) if any_of else match.groups
+    return WordMatch(match.project, (*words, *match.every), groups)
 
 
 def matches(words: Collection[str], match: WordMatch) -> bool:
