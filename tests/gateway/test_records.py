@@ -147,6 +147,8 @@ async def test_records_are_found_by_what_they_say(gateway: Gateway) -> None:
 BAD_RECORDS: dict[str, Any] = {
     "no object": [],
     "no schema": {"title": "A"},
+    "a schema that is null": {**NOTE, "schema_name": None},
+    "a schema that is a number": {**NOTE, "schema_name": 1},
     "a misspelled field": {**NOTE, "titel": "A"},
     "a field of the store": {**NOTE, "created_by": "BEN"},
     "a name in capitals": {**NOTE, "schema_name": "Note.v1"},

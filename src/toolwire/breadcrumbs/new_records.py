@@ -55,7 +55,7 @@ def read_new_record(said: Any) -> NewRecord:
     if not isinstance(said, Mapping):
         raise InvalidRecord('a record is an object such as {"schema_name": "note.v1", "title": "…", "context": {…}}')
     require_known(said, FIELDS)
-    if "schema_name" not in said:
+    if said.get("schema_name") is None:
         raise InvalidRecord("schema_name is missing; name the type of the record, such as note.v1")
     return check_new_record(NewRecord(**{str(name): value for name, value in said.items() if value is not None}))
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from toolwire.breadcrumbs.new_records import LONGEST_CONTEXT, read_new_record, require_known
 from toolwire.breadcrumbs.queries import FILTERS, MOST_FILTER_TAGS, read_query
 from toolwire.breadcrumbs.record_json import record_object
-from toolwire.breadcrumbs.rules.schemas import LONGEST_SCHEMA_NAME
+from toolwire.breadcrumbs.rules.schemas import LONGEST_SCHEMA_NAME, NAME_PATTERN
 from toolwire.breadcrumbs.service import LONGEST_KEY, LONGEST_TEXT, MOST_FOUND
 from toolwire.errors import Conflict, InvalidRecord
 from toolwire.gateway.faults import Fault, Rejected
@@ -60,10 +60,12 @@ _WRITABLE: Json = {
     "title": text(LONGEST_TITLE), "tags": _TAGS, "context": OBJECT, "llm_hints": OBJECT, **_CHOICES,
     "ttl": {"anyOf": [OBJECT, TEXT]},
 }  # fmt: skip
+_VERSION: Json = {"type": "string", "pattern": '^("[1-9][0-9]{0,14}"|[1-9][0-9]{0,14})$'}
+_SCHEMA_NAME: Json = {**text(LONGEST_SCHEMA_NAME), "pattern": f"^{NAME_PATTERN}$"}
 _PATCHED: Json = {name: or_null(schema) for name, schema in _WRITABLE.items()}
 NEW_RECORD: Json = {
     "type": "object",
-    "properties": {"schema_name": {**text(LONGEST_SCHEMA_NAME), "minLength": 1}, **_PATCHED},
+    "properties": {"schema_name": _SCHEMA_NAME, **_PATCHED},
     "required": ["schema_name"],
     "additionalProperties": False,
 }
@@ -118,7 +120,7 @@ class RecordRoutes:
         return [route for path in PATHS for route in self._at(path)]
 
     def _at(self, path: str) -> list[DescribedRoute]:
-        key, version = {"Idempotency-Key": text(LONGEST_KEY)}, {"If-Match": TEXT}
+        key, version = {"Idempotency-Key": text(LONGEST_KEY)}, {"If-Match": _VERSION}
         pages = {"limit": COUNT, "before": COUNT}
         times = {"since": TEXT, "until": TEXT}
         filters = {"schema_name": TEXT, "tag": list_of(TEXT), "any_tag": list_of(TEXT), "author": TEXT, **times}

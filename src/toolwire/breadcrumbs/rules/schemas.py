@@ -14,7 +14,8 @@ from toolwire.lazy import lazy_pattern
 
 SCHEMA_DEF, TOOL_CONFIG = "schema.def.v1", "tool.config.v1"
 LONGEST_SCHEMA_NAME = 128
-_NAME = lazy_pattern(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*", re.ASCII)
+NAME_PATTERN = r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*"
+_NAME = lazy_pattern(NAME_PATTERN, re.ASCII)
 _VERSION = lazy_pattern(r"\.v\d+\Z", re.ASCII)
 
 _BY_RUNTIME = frozenset({Role.RUNTIME})
