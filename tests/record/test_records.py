@@ -13,7 +13,7 @@ from toolwire.errors import Conflict, NotFound, StoreError
 from toolwire.protocol import breadcrumbs
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordQuery, Sensitivity, Visibility
 from toolwire.protocol.records import AuditRow
-from toolwire.record import record_rules
+from toolwire.record import record_lists, record_rules
 from toolwire.record.contract import RecordStore, Store
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
@@ -274,7 +274,11 @@ LISTS: Sequence[tuple[dict[str, Any], str]] = (
 )
 
 
-async def test_lists_are_filtered_and_come_newest_first(store: Store) -> None:
+@pytest.mark.parametrize("tried", [record_lists.MOST_TRIED, 1])
+async def test_lists_are_filtered_and_come_newest_first(
+    store: Store, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_lists, "MOST_TRIED", tried)
     for record in RECORDS:
         await store.create_record(record)
         await store.create_record(replace(record, project="other"))

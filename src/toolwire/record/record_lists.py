@@ -2,6 +2,7 @@
 
 Which index that is depends on what is kept, and no planner knows it: so it is looked up how many rows each of them has,
 up to some number. The rows themselves are found by their numbers, a few at a time, and the other conditions looked at.
+Where too few of them fit, the index of words goes on, which has all conditions as facets.
 """
 
 import math
@@ -9,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
 from typing import NamedTuple
 
 import orjson
@@ -22,6 +23,8 @@ from toolwire.record.rows import Row, column
 
 _PROBED = 1_000
 """So many rows of an index are looked at to tell which has the fewest."""
+MOST_TRIED = 1_000
+"""So many rows of an index are looked at before another one is asked."""
 _FEW, _MANY = 32, 2_048
 """Rows that are looked at together: the first time beyond what is asked for, and at most."""
 _NEWEST = 1 << 62
@@ -152,15 +155,17 @@ def _candidates(connection: sqlite3.Connection, query: RecordQuery, before: int 
         yield from _by_words(connection, match_of(query, project), span)
         return
     indexes = _indexes(query, column(project))
-    best = indexes[0]
-    if len(indexes) > 1:
-        best = min(indexes, key=partial(_density, connection, span))
+    best = indexes[0] if len(indexes) == 1 else min(indexes, key=partial(_density, connection, span))
     streams = [_stream(connection, sql, given, span) for sql, given in best.asked]
-    last = None
-    for number in streams[0] if len(streams) == 1 else merge(*streams, reverse=True):
-        if number != last:
-            last = number
-            yield number
+    newest = (number for number, _ in groupby(streams[0] if len(streams) == 1 else merge(*streams, reverse=True)))
+    if len(indexes) == 1 and not (query.public_only or query.without_pii or query.reader is not None):
+        yield from newest
+        return
+    last = span.last
+    for last in islice(newest, MOST_TRIED):
+        yield last
+    # Few of so many fit: the index of words has all conditions, but answers more slowly where many do.
+    yield from _by_words(connection, match_of(query, project), span._replace(last=last))
 
 
 def _indexes(query: RecordQuery, project: str) -> list[_Index]:
