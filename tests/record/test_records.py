@@ -16,6 +16,7 @@ from toolwire.protocol.records import AuditRow
 from toolwire.record import record_lists, record_rules
 from toolwire.record.contract import RecordStore, Store
 from toolwire.record.projects import of_project
+from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import NOW, database_server
@@ -323,6 +324,43 @@ async def test_history_and_changes_are_bounded_and_the_first_version_stays(
     assert [one.title for one in await store.record_history("r1")] == ["8", "7", "6", "5", "1"]
     assert (await store.create_record(a_record("r2", title="1"), key="k")).title == "1"
     assert [change.record.title for _, change in await store.record_changes()] == list("12345678")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_pruning_drops_old_changes_and_keys_and_never_records_or_what_they_name(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, day_s = NOW, 86_400.0
+    async with AsyncExitStack() as stack:
+        if kind == "sqlite":
+            opened = await SqliteStore.at(tmp_path, clock=lambda: now, bodies="database")
+        else:
+            opened = await stack.enter_context(database_server(kind, tmp_path, request))(tmp_path, clock=lambda: now)
+        store = await stack.enter_async_context(opened)
+        handles = [await store.keep(text) for text in (b"named by a record", b"by an earlier version", b"by none")]
+        first = await store.create_record(a_record(context={"body": handles[1]}), key="k")
+        await store.update_record(replace(first, context={"body": handles[0]}), 1)
+        await store.create_record(a_record("gone"), key="gone")
+        await store.delete_record("gone", by="ann")
+        last = await store.last_change()
+        now += 40 * day_s
+        assert (await store.prune(Retention(), dry_run=True)).record_changes == 3
+        assert len(await store.record_changes()) == 4
+        assert (await store.prune(Retention(bodies=KeepLimits(days=30)))).record_changes == 3
+
+        assert [number for number, _ in await store.record_changes()] == [last], "its number is not given again"
+        assert [one.version for one in await store.record_history("r1")] == [2, 1]
+        assert await store.create_record(a_record("r2", context={"body": handles[1]}), key="k") == first
+        assert (await store.create_record(a_record("gone"), key="gone")).id == "gone", "after a month a key is free"
+        assert [await store.fetch(handle) for handle in handles[:2]] == [b"named by a record", b"by an earlier version"]
+        with pytest.raises(NotFound):
+            await store.fetch(handles[2])
+        monkeypatch.setattr(record_rules, "MOST_CHANGES", 3)
+        for number in range(6):
+            await store.create_record(a_record(f"n{number}"))
+        assert (await store.prune(Retention())).record_changes == 5
+        assert [name for _, name, _ in await changes(store)] == ["n3", "n4", "n5"]
+        assert await store.last_change() == last + 7
 
 
 UNFIT: Sequence[tuple[dict[str, Any], str]] = (

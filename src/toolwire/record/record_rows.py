@@ -20,7 +20,9 @@ from toolwire.record.rows import Row, column, columns
 from toolwire.record.transaction import Transaction
 
 LOOK_EVERY = 64
-"""After so many changes, those that are too old are dropped; after sixteen times as many, those beyond the limit."""
+"""After about so many changes, those that are too old are dropped; after 16 times as many, those beyond the limit."""
+_SCATTER = 2_654_435_761
+"""Makes the moments for that independent of projects that write in turn."""
 DROPPED_AT_ONCE = 2_000
 
 KEEP = """
@@ -92,8 +94,14 @@ _OLDEST_CHANGES = """
 """
 _DROP_OLDEST = "DELETE FROM record_changes WHERE seq <= ?"
 _BEYOND = "SELECT seq FROM record_changes WHERE project = ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
-_DROP_BEYOND = "DELETE FROM record_changes WHERE project = ? AND seq <= ?"
-_PROJECTS = "SELECT DISTINCT project FROM record_changes"
+_DROP_BEYOND = """
+    DELETE FROM record_changes WHERE seq IN (
+        SELECT seq FROM record_changes WHERE project = ? AND seq <= ? ORDER BY seq LIMIT ?)
+"""
+_COUNTED = """
+    SELECT project, count(*), sum(CASE WHEN at < ? THEN 1 ELSE 0 END) FROM record_changes
+    WHERE seq < (SELECT max(seq) FROM record_changes) GROUP BY project
+"""
 _DROP_KEYS = "DELETE FROM record_keys WHERE gone_at < ?"
 
 
@@ -228,16 +236,25 @@ def last_change(connection: sqlite3.Connection, project: str) -> int:
     return int(connection.execute(_LAST_CHANGE, (column(project),)).fetchone()[0])
 
 
-def drop_old(tx: Transaction, now: float) -> int:
+def old_changes(connection: sqlite3.Connection, now: float) -> dict[str, int]:
+    """How many changes of each project are too old, or too many."""
+    cutoff, old = now - record_rules.CHANGES_S, dict[str, int]()
+    for project, count, aged in connection.execute(_COUNTED, (cutoff,)).fetchall():
+        old[project] = max(aged, count - record_rules.MOST_CHANGES)
+    return old
+
+
+def drop_old(tx: Transaction, projects: Sequence[str], now: float) -> int:
     """Drop changes and keys that are too old, or too many; gives how many changes have gone."""
     gone = _drop_old_changes(tx.connection, now)
-    for (project,) in tx.connection.execute(_PROJECTS).fetchall():
+    for project in projects:
         gone += _drop_beyond(tx.connection, project)
-    tx.connection.execute(_DROP_KEYS, (now - record_rules.KEYS_S,))
+    _forget(tx.connection, now)
     return gone
 
 
 def _drop_old_changes(connection: sqlite3.Connection, now: float) -> int:
+    """Drop the oldest changes of all projects, up to the first that is not too old."""
     rows = connection.execute(_OLDEST_CHANGES, (DROPPED_AT_ONCE,)).fetchall()
     old = 0
     while old < len(rows) and rows[old][1] < now - record_rules.CHANGES_S:
@@ -247,19 +264,25 @@ def _drop_old_changes(connection: sqlite3.Connection, now: float) -> int:
 
 def _drop_beyond(connection: sqlite3.Connection, project: str) -> int:
     row = connection.execute(_BEYOND, (project, record_rules.MOST_CHANGES)).fetchone()
-    return 0 if row is None else connection.execute(_DROP_BEYOND, (project, row[0])).rowcount
+    return 0 if row is None else connection.execute(_DROP_BEYOND, (project, row[0], DROPPED_AT_ONCE)).rowcount
 
 
 def _keep_change(tx: Transaction, changed: int, row: Row) -> None:
     """Keep a change, and every now and then drop those that are too old by then, or too many."""
     tx.connection.execute(KEEP_CHANGE, (changed, *row))
-    if changed % LOOK_EVERY == 0:
+    chance = (changed * _SCATTER & 0xFFFFFFFF) / (1 << 32)
+    if chance < 1 / LOOK_EVERY:
         project, _, _, _, now, _ = row
         _drop_old_changes(tx.connection, now)
-        if changed % (LOOK_EVERY * 16) == 0:
+        if chance < 1 / LOOK_EVERY / 16:
             _drop_beyond(tx.connection, project)
-            tx.connection.execute(_DROP_KEYS, (now - record_rules.KEYS_S,))
-            record_index.drop_gone(tx.connection, now - record_rules.CHANGES_S)
+            _forget(tx.connection, now)
+
+
+def _forget(connection: sqlite3.Connection, now: float) -> None:
+    """Forget keys and vectors of records that have been gone for long."""
+    connection.execute(_DROP_KEYS, (now - record_rules.KEYS_S,))
+    record_index.drop_gone(connection, now - record_rules.CHANGES_S)
 
 
 def _drop(tx: Transaction, kept: _RecordRow, kind: ChangeKind, now: float, by: str = "") -> int:

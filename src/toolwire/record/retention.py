@@ -2,7 +2,8 @@
 
 Turns that have not ended, threads that were spoken in since, pending approvals and approvals of patterns stay. Sums
 (metrics, budgets) are kept apart from what was summed, so they stay exact. The audit log is cut only at its beginning:
-the number and digest of the last row that goes are signed and stay, so that the rest still proves itself.
+the number and digest of the last row that goes are signed and stay, so that the rest still proves itself. Records stay
+until they are deleted or expire; what happened to them is told for some days.
 """
 
 import math
@@ -81,6 +82,11 @@ _NAMED_BY_OPEN = """
     SELECT context FROM records WHERE schema_name = 'tool.result' AND context LIKE '%sha256:%'
     AND (turn_id, project) IN (SELECT id, project FROM turns WHERE state <> 'ended')
 """
+# Records stay until they are deleted or expire, and so does what they name.
+_NAMED_BY_RECORDS = """
+    SELECT body FROM shared_records WHERE body LIKE '%sha256:%'
+    UNION ALL SELECT body FROM record_versions WHERE body LIKE '%sha256:%'
+"""
 
 T = TypeVar("T")
 
@@ -141,6 +147,7 @@ class Pruned:
     body_bytes: int = 0
     log_files: int = 0
     staging_files: int = 0
+    record_changes: int = 0
 
     def counts(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -230,10 +237,12 @@ def cut_audit(tx: Transaction, cut: AuditCut) -> int:
 
 
 def named_bodies(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
-    """The digests of the bodies that results name, and of those that open turns name."""
-    everywhere = {digest for (context,) in connection.execute(_NAMING) for digest in _HANDLES.findall(context)}
-    still = connection.execute(_NAMED_BY_OPEN)
-    return everywhere, {digest for (context,) in still for digest in _HANDLES.findall(context)}
+    """The digests of the bodies that results and records name, and of those that open turns and records name."""
+    results, still, records = (
+        {digest for (text,) in connection.execute(sql) for digest in _HANDLES.findall(text)}
+        for sql in (_NAMING, _NAMED_BY_OPEN, _NAMED_BY_RECORDS)
+    )
+    return results | records, still | records
 
 
 @dataclass(frozen=True, slots=True)

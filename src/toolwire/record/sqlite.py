@@ -28,6 +28,7 @@ from toolwire.record import (
     ledger,
     lock_rows,
     reads,
+    record_rows,
     refusals,
     registry_rows,
     registry_rules,
@@ -600,6 +601,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         now, pruned = self._clock(), Pruned()
         await self._prune_turns(retention.turns, now, pruned, dry_run, tell, pace)
         await self._prune_files(retention, now, pruned, dry_run)
+        await self._prune_records(now, pruned, dry_run, pace)
         await self._prune_audit(retention.audit, now, pruned, dry_run, tell, pace)
         if not dry_run and any(pruned.counts().values()):
             await self.audit([AuditRow(now, "pruned", detail=pruned.counts())])
@@ -621,6 +623,17 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
             else:
                 pruned.turns += await self._writer.write(partial(pruning.drop_turns, turns=some, now=now))
             tell(f"{begin + len(some):,} of {len(old):,} turns")
+
+    async def _prune_records(self, now: float, pruned: Pruned, dry_run: bool, pace: PrunePace) -> None:
+        old = await self._reader.read(record_rows.old_changes, now)
+        pruned.record_changes = sum(old.values())
+        if dry_run or pace.is_over():
+            return
+        pruned.record_changes = 0
+        drop = partial(record_rows.drop_old, projects=tuple(old), now=now)
+        while (gone := await self._writer.write(drop)) and not pace.is_over():
+            pruned.record_changes += gone
+            await asyncio.sleep(pace.pause_s)
 
     async def _prune_audit(
         self, keep: KeepLimits, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None], pace: PrunePace
