@@ -216,3 +216,33 @@ def test_pattern_7_what_was_found_is_given_to_another_model_and_then_answered(pa
     assert "Based on my analysis" in ran.out
     messages = [one["context"]["message"] for one in patterns.records("--schema", "agent.response.v1")]
     assert messages == ["Based on my analysis: keep profiles apart.", "Found 1.", "Searching."]
+
+
+@pytest.mark.feature("F174", "F069")
+def test_pattern_8_a_request_is_delegated_to_a_specialist_and_its_answer_comes_back(patterns: Patterns) -> None:
+    patterns.settings("http://127.0.0.1:9")
+    specialist = {"name": "tool-creator", "system_prompt": "You create tools.", "tools": ["calculator"]}
+    made = patterns.stage.run("records", "create", "agent.def.v1", json.dumps(specialist), "--title", "Tool creator")
+    assert made.code == 0, made.err
+    wish = request(
+        "breadcrumb-create", "delegate-001", returns=False, schema_name="tool.creation.request.v1",
+        title="Tool Request: Counter", tags=["tool:creation", "assigned-to:tool-creator"],
+        context={
+            "tool_name": "counter", "description": "Counts from 1 to 10", "requestedBy": "cli",
+            "requirements": ["Sequential counting", "Return array"],
+        },
+    )  # fmt: skip
+    patterns.ask(envelope("I'm delegating tool creation to our specialist.", wish))
+    [asked] = patterns.records("--schema", "tool.creation.request.v1")
+    with scripted(
+        envelope("", request("calculator", "sum-1", returns=True, expression="1 + 9")), envelope("It counts to 10.")
+    ) as model:
+        patterns.settings(model.url)
+        ran = patterns.stage.run("run", "--once")
+        assert ran.code == 0, ran.err
+        said = model.requests
+    assert "You create tools." in said[0]["messages"][0]["content"]
+    assert "Counts from 1 to 10" in json.dumps(said[0]["messages"])
+    [answer] = patterns.records("--schema", "delegation.response.v1")
+    assert (answer["context"]["status"], answer["context"]["answer"]) == ("success", "It counts to 10.")
+    assert f"request:{asked['id']}" in answer["tags"]

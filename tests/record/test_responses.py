@@ -1,6 +1,7 @@
 """Results and replies of every store, read as records of the universal envelope."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +61,9 @@ async def test_a_result_is_a_tool_response_record_under_a_stable_id(store: Store
     assert seeds == {
         "request_id": "double-4", "tool": "double", "status": "success", "output": {"result": 8}, "error": None,
     }  # fmt: skip
-    assert (found.turn_id, found.version, found.origins) == (turn_id, 1, ())
+    assert (found.turn_id, found.version, found.origins, found.created_by) == (turn_id, 1, (), "agent:agent")
+    assert [one.value for one in await responses.listed(RecordQuery("tool.response.v1", created_by="agent:agent"))]
+    assert await responses.listed(RecordQuery("tool.response.v1", created_by="agent")) == []
 
 
 @pytest.mark.feature("F147")
@@ -85,8 +88,9 @@ async def test_a_reply_is_an_agent_response_record_of_its_session(store: Store) 
     ]
     assert (last.context["message"], last.context["tool_requests"]) == ("Done.", [])
     assert await responses.read(reply_record_id(turn_id, 2)) == last
-    with pytest.raises(NotFound):
-        await responses.read(reply_record_id(turn_id, 3))
+    for missing in (reply_record_id(turn_id, 3), reply_record_id("x", 1), call_record_id("x", "y")):
+        with pytest.raises(NotFound, match=f"there is no record '{missing}'"):
+            await responses.read(missing)
 
 
 async def test_lists_of_responses_go_on_at_their_cursor_and_stay_in_a_session(store: Store) -> None:
@@ -133,14 +137,14 @@ async def test_the_service_reads_responses_and_lets_no_one_write_them(store: Sto
         assert await service.listed(RecordQuery("tool.response.v1"), caller) == []
 
 
-@pytest.mark.parametrize("turn_id", ["t_1", "a/b %5F_", "0198c5e2-7d07-7cc2-8f1a-000000000000", "ü"])
+@pytest.mark.parametrize("turn_id", ["t_1", "a/b %5F_~!7E", "0198c5e2-7d07-7cc2-8f1a-000000000000", "ü"])
 def test_the_id_of_a_response_says_which_call_or_reply_it_is(turn_id: str) -> None:
     assert read_response_id(call_record_id(turn_id, "call_7")) == CallName(turn_id, "call_7")
     assert read_response_id(reply_record_id(turn_id, 12)) == ReplyName(turn_id, 12)
-    assert "/" not in call_record_id(turn_id, "a/b")
+    assert re.fullmatch(r"[A-Za-z0-9._~!-]+", call_record_id(turn_id, "a/b%"))
 
 
-@pytest.mark.parametrize("record_id", ["", "call__x", "call_x_", "reply_x_-1", "reply_x_1_2", "reply_x_²", "note_x_1"])
+@pytest.mark.parametrize("record_id", ["", "call~~x", "call~x~", "reply~x~-1", "reply~x~1~2", "reply~x~²", "note~x~1"])
 def test_other_ids_are_not_those_of_responses(record_id: str) -> None:
     assert read_response_id(record_id) is None
 

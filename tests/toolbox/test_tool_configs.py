@@ -123,7 +123,7 @@ async def test_T262_a_model_cannot_pick_the_keys_of_another_tool_or_agent(config
         await configs.keep(tools="*", agents="*", config={"apiKey": KEY}),
         (await configs.service.create(NewRecord("note.v1", "Not a configuration"), ADMIN)).id,
         "0198c5e2-7d07-7cc2-8f1a-000000000000",
-        "call_x_y",
+        "call~x~y",
     ]
     sentences = set()
     for config_id in not_yours:

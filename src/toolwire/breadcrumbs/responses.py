@@ -1,6 +1,7 @@
 """Reads results and replies as records, from what a store keeps of calls and turns. Nothing is written for them."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from toolwire.breadcrumbs.rules.responses import (
@@ -11,6 +12,7 @@ from toolwire.breadcrumbs.rules.responses import (
     CallName,
     ReplyName,
     agent_responses,
+    author_of,
     fits,
     read_response_id,
     tool_response,
@@ -71,11 +73,12 @@ class Responses:
     async def read(self, record_id: str, *, within: str | None = None) -> Record:
         """A result or a reply. Raises NotFound, also for a call that has no result yet."""
         found: Record | None = None
-        match read_response_id(record_id):
-            case CallName(turn_id, call_id):
-                found = await self._result(turn_id, call_id, within)
-            case ReplyName(turn_id, number):
-                found = await self._reply(turn_id, number, within)
+        with suppress(NotFound):
+            match read_response_id(record_id):
+                case CallName(turn_id, call_id):
+                    found = await self._result(turn_id, call_id, within)
+                case ReplyName(turn_id, number):
+                    found = await self._reply(turn_id, number, within)
         if found is None:
             raise NotFound(f"there is no record {record_id[:200]!r}")
         return found
@@ -157,7 +160,7 @@ def _schemas(query: RecordQuery) -> Sequence[str]:
 def _may_have(summary: TurnSummary, query: RecordQuery) -> bool:
     """Whether a turn can have records that fit: its session and its agent are known without reading it."""
     sessions = [tag.removeprefix(SESSION) for tag in query.all_tags if tag.startswith(SESSION)]
-    return all(one == summary.thread for one in sessions) and query.created_by in ("", summary.agent)
+    return all(one == summary.thread for one in sessions) and query.created_by in ("", author_of(summary.agent))
 
 
 def _is_of(summary: TurnSummary, turn_id: str, thread: str) -> bool:

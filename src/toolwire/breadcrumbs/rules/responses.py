@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from toolwire.breadcrumbs.rules.callers import Caller, Role
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
@@ -40,27 +41,32 @@ class ReplyName(NamedTuple):
 
 def call_record_id(turn_id: str, call_id: str) -> str:
     """The id under which a result is read as a record."""
-    return f"{_CALL}_{_escape(turn_id)}_{_escape(call_id)}"
+    return f"{_CALL}~{_escape(turn_id)}~{_escape(call_id)}"
 
 
 def reply_record_id(turn_id: str, number: int) -> str:
     """The id under which a reply of a turn is read as a record."""
-    return f"{_REPLY}_{_escape(turn_id)}_{number}"
+    return f"{_REPLY}~{_escape(turn_id)}~{number}"
 
 
 def read_response_id(record_id: str) -> CallName | ReplyName | None:
     """What an id names, if it is one of a result or reply."""
-    match record_id.split("_"):
+    match record_id.split("~"):
         case ["call", turn_id, call_id] if turn_id and call_id:
-            return CallName(unquote(turn_id), unquote(call_id))
+            return CallName(_unescape(turn_id), _unescape(call_id))
         case ["reply", turn_id, number] if turn_id and number.isascii() and number.isdecimal() and len(number) < 10:
-            return ReplyName(unquote(turn_id), int(number))
+            return ReplyName(_unescape(turn_id), int(number))
         case _:
             return None
 
 
 def _escape(part: str) -> str:
-    return quote(part, safe="").replace("_", "%5F")
+    """A part of an id, in characters that stand for themselves in addresses: an id is written there as it is."""
+    return quote(part, safe="").replace("~", "%7E").replace("%", "!")
+
+
+def _unescape(part: str) -> str:
+    return unquote(part.replace("!", "%"))
 
 
 def session_tags(thread: str) -> tuple[str, ...]:
@@ -72,6 +78,11 @@ def with_session(tags: Iterable[str], thread: str) -> tuple[str, ...]:
     """Tags as a turn of this thread may write them: with its own session and no other, each once."""
     own = (tag for tag in tags if not tag.startswith(SESSION))
     return tuple(dict.fromkeys((*own, *session_tags(thread))))
+
+
+def author_of(agent: str) -> str:
+    """The author of what an agent's calls and replies have made."""
+    return Caller(agent, Role.MODEL).author
 
 
 def tool_response(card: CallCard, thread: str = "") -> Record | None:
@@ -96,9 +107,9 @@ def tool_response(card: CallCard, thread: str = "") -> Record | None:
         f"Response of {result.name}",
         tags,
         context,
-        created_by=card.agent,
+        created_by=author_of(card.agent),
         created_at=card.created_at,
-        updated_by=card.agent,
+        updated_by=author_of(card.agent),
         updated_at=card.created_at + (result.queued_ms + result.elapsed_ms) / 1000,
         turn_id=card.turn_id,
         call_id=call.id,
@@ -156,9 +167,9 @@ def _agent_response(opening: Turn, number: int, reply: Reply) -> Record:
         _title(reply.content),
         ("agent:response", *session_tags(opening.thread)),
         context,
-        created_by=opening.agent,
+        created_by=author_of(opening.agent),
         created_at=opening.started_at,
-        updated_by=opening.agent,
+        updated_by=author_of(opening.agent),
         updated_at=opening.started_at,
         turn_id=opening.id,
     )
