@@ -117,7 +117,8 @@ async def open_agent(
         telemetry = telemetry_of(project)
         events = events if telemetry is None else _telling(events, telemetry)
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
-        made = _AgentFactory(project, store, user, spec, grant, tell, over_bus, on_devices, telemetry)
+        kept = _AgentRecords(project, store, closing)
+        made = _AgentFactory(project, store, user, spec, grant, tell, kept, over_bus, on_devices, telemetry)
         toolbox = made.tools(closing, only)
         if telemetry is not None and telemetry.metrics is not None:
             telemetry.metrics.know_tools(toolbox)
@@ -232,6 +233,26 @@ async def open_agent_of(
         yield agent
 
 
+class _AgentRecords:
+    """The records of the project for an agent and its sub-agents, opened when the first of them asks."""
+
+    def __init__(self, project: ProjectFolder, store: Store, closing: AsyncExitStack) -> None:
+        self._project = project
+        self._store = store
+        self._closing = closing
+        self._opened: RecordService | None = None
+
+    def open(self) -> "RecordService":
+        if self._opened is None:
+            self._opened = records.record_service(self._project, self._store)
+            self._closing.callback(self._opened.close)
+        return self._opened
+
+    async def open_config(self, config_id: str, tool: str, context: Context) -> Mapping[str, Any]:
+        """What a configuration among the records gives to a call."""
+        return await self.open().open_config(config_id, tool, context)
+
+
 @dataclass(frozen=True, slots=True)
 class _AgentFactory:
     """What an agent and its sub-agents share."""
@@ -242,6 +263,7 @@ class _AgentFactory:
     spec: AgentSpec
     grant: Grant
     tell: Tell | None
+    records: "_AgentRecords"
     over_bus: "BusDispatcher | None" = None
     on_devices: "DeviceLink | None" = None
     telemetry: Telemetry | None = None
@@ -258,19 +280,11 @@ class _AgentFactory:
         ask = self.user.answer if self.user.present else None
         nodes = None if self.on_devices is None else self.on_devices.nodes
         given = replace(
-            usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes, records=self.records,
+            usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes, records=self.records.open,
             toolbox=lambda: team.toolbox,
         )  # fmt: skip
         team.toolbox = toolbox_of(self.project, given, only="" if only in _OF_OTHERS else only)
         return team.toolbox
-
-    def records(self) -> "RecordService":
-        """The records of the project, in its store."""
-        return records.record_service(self.project, self.store)
-
-    async def open_config(self, config_id: str, tool: str, context: Context) -> Mapping[str, Any]:
-        """What a configuration among the records gives to a call."""
-        return await self.records().open_config(config_id, tool, context)
 
     def agent(self, model: ChatModel, toolbox: Toolbox, *, grant: Grant, **parts: Any) -> Agent:
         """An agent of this project, as its settings say."""
@@ -286,7 +300,7 @@ class _AgentFactory:
             approval_s=settings.approval.expires_s,
             questions=settings.approval.questions,
             secrets=settings.secrets(self.project.environ),
-            open_config=self.open_config,
+            open_config=self.records.open_config,
             tier_by_intent=settings.grants.by_intent,
             **parts,
         )
