@@ -5,7 +5,6 @@ more than another one. What a store looks for is taken out of that: names, dates
 """
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ import orjson
 
 from toolwire.breadcrumbs.rules.words import WordMatch, query_words
 from toolwire.errors import Conflict, NotFound, StoreError
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import (
     LONGEST_RECORD_NAME,
     LONGEST_TAG,
@@ -38,7 +38,7 @@ CHANGES_S = 7 * 86_400.0
 MOST_USES = 1_000_000_000
 KEYS_S = 30 * 86_400.0
 """How long a key is known for which a record was created that is gone by now."""
-_UNPRINTED = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_UNPRINTED = lazy_pattern("[\x00-\x1f\x7f\ud800-\udfff]")
 _MICROSECONDS = 1_000_000
 _CLOSE_BY = 1 << 10
 NUMBERS_AT_ONCE = 1 << 20

@@ -13,13 +13,14 @@ itself before anybody sees it.
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any
 
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity, Visibility
+from toolwire.protocol.values import dataclass
 
 MOST_TEXT = 65_536
 """Characters of a record that are indexed. The rest of a longer one is kept and read, but not found by its words."""
@@ -33,20 +34,20 @@ TITLE_END = "|"
 """Stands behind the words of the title, in the line of words that is kept; it is no word itself."""
 
 _FACET = "§"
-_STRIPPED = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_STRIPPED = lazy_pattern("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
+_HUMP = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # Scripts that are written without spaces: Thai to Burmese, Khmer, kana, Han.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 )
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_IS_UNSPACED = lazy_pattern(f"[{_UNSPACED}]")
 _SAYS_NOTHING = frozenset(
     "a about all also am an and any are as at be been but by can could did do does for from get had has have he her "
     "his how i if in into is it its just may me might more most must my no not of on one or our she should so some "
     "such than that the their them then there these they this to too up us was we were what when where which who whom "
     "why will with would you your".split()
 )
-_ASCII_RUN = re.compile("[A-Za-z0-9]+")
+_ASCII_RUN = lazy_pattern("[A-Za-z0-9]+")
 _SYMBOL = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
 
 
