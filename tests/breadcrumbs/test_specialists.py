@@ -149,7 +149,16 @@ async def test_work_that_cannot_begin_or_takes_too_long_is_answered_with_the_rea
     assert (await place.store.turn(place.begun[0].turn_id)).state == "ended"
 
 
-async def test_agents_that_wake_each_other_come_to_an_end(place: Place) -> None:
+async def test_T272_control_a_chain_of_requests_by_people_goes_on(place: Place) -> None:
+    """What people write begins anew: they are not part of a circle."""
+    await place.add(AGENT, {**MAKER, "subscriptions": [{"schema_name": "wish.v1"}]}, ADMIN)
+    for _ in range(6):
+        await place.add("wish.v1", {})
+    await place.specialists.look()
+    assert len(place.begun) == 6
+
+
+async def test_T272_agents_that_wake_each_other_come_to_an_end(place: Place) -> None:
     """Each writes a record that wakes the other; how deep that goes is counted from the first one on."""
     await place.add(AGENT, {**MAKER, "name": "ping", "subscriptions": [{"schema_name": "ping.v1"}]}, ADMIN)
     await place.add(AGENT, {**MAKER, "name": "pong", "subscriptions": [{"schema_name": "pong.v1"}]}, ADMIN)

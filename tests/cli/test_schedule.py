@@ -16,8 +16,10 @@ from toolwire.breadcrumbs.rules.schedule_definitions import SCHEDULE, TICK
 from toolwire.breadcrumbs.service import RecordService
 from toolwire.cli.entry.exits import Exit
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
+from toolwire.protocol.tools import Grant, Tier
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
+from toolwire.wire.codecs.stored import write_grant
 
 ECHO = {"type": "call", "tool": "echo", "arguments": {"message": "hello"}}
 
@@ -140,3 +142,24 @@ def test_a_schedule_of_a_tool_that_is_not_there_says_so(inside: Inside, tmp_path
     assert inside("run", "--once").code == Exit.DONE
     [listed] = inside("schedule", "list", "--json").json
     assert "ecko" in listed["error"]
+
+
+def overdue_reading(inside: Inside, folder: Path, permissions: list[str]) -> str:
+    """What comes of a schedule whose author, a model, had these permissions: it reads a file."""
+    (folder / "notes.txt").write_text("hello from the file", encoding="utf-8")
+    grant = '[grant]\npermissions = ["file_read"]\n'
+    (folder / "toolwire.toml").write_text(f'[tools]\ngroups = ["read_only"]\n{grant}', encoding="utf-8")
+    action = {"type": "call", "tool": "read", "arguments": {"path": "notes.txt"}}
+    made_by = write_grant(Grant(Tier.RUN, frozenset(permissions), roots=(str(folder),)))
+    add_overdue(folder, action, grant=made_by)
+    return inside("run", "--once", "--json").out
+
+
+def test_T270_a_schedule_of_a_model_may_not_do_what_its_turn_could_not(inside: Inside, tmp_path: Path) -> None:
+    out = overdue_reading(inside, tmp_path, ["records"])
+    assert out == ""
+    assert "calls 'read', which cannot be used here" in inside("schedule", "list", "--json").json[0]["error"]
+
+
+def test_T270_control_with_the_permission_of_its_turn_it_may(inside: Inside, tmp_path: Path) -> None:
+    assert "hello from the file" in overdue_reading(inside, tmp_path, ["records", "file_read"])

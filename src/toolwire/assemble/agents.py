@@ -52,10 +52,12 @@ from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
-    from toolwire.assemble import bus_link, records, registry, webhook
+    from toolwire.assemble import background_turns, bus_link, records, registry, webhook
     from toolwire.assemble.bus_link import BusLink
     from toolwire.assemble.device_link import DeviceLink
+    from toolwire.breadcrumbs import specialists as specialist_agents
     from toolwire.breadcrumbs.service import RecordService
+    from toolwire.breadcrumbs.specialists import Specialists
     from toolwire.fleet import dispatcher
     from toolwire.fleet.dispatcher import BusDispatcher
     from toolwire.hub import turn_loop
@@ -68,7 +70,9 @@ else:
     turn_loop = lazy_module("toolwire.hub.turn_loop")
     workflows = lazy_module("toolwire.plan.workflows")
     webhook = lazy_module("toolwire.assemble.webhook")
+    background_turns = lazy_module("toolwire.assemble.background_turns")
     bus_link = lazy_module("toolwire.assemble.bus_link")
+    specialist_agents = lazy_module("toolwire.breadcrumbs.specialists")
     records = lazy_module("toolwire.assemble.records")
     registry = lazy_module("toolwire.assemble.registry")
     dispatcher = lazy_module("toolwire.fleet.dispatcher")
@@ -131,7 +135,7 @@ async def open_agent(
             system=system,
             limits=project.settings.limits(),
             budget=spec.budget,
-            accounts=accounts_of(project.settings),
+            accounts=await _accounts(project, store, spec),
             intervene=intervene,
             news=_refresh_tools(project, on_devices) if spec.model.name and resumes is None else None,
             name=spec.name,
@@ -157,6 +161,12 @@ def _grant(project: ProjectFolder, spec: AgentSpec, *, resumes: bool) -> Grant:
     grant = grant_of(project, spec.granted, resumes=resumes, agent=spec.name)
     # The steps of a workflow say how many calls there are.
     return replace(grant, max_calls=workflows.MOST_CALLS) if spec.model.name == WORKFLOW_MODEL else grant
+
+
+async def _accounts(project: ProjectFolder, store: Store, spec: AgentSpec) -> tuple[str, ...]:
+    """All whose use counts against the budget of a day; specialists are defined by records, not by settings."""
+    known = accounts_of(project.settings)
+    return known if spec.budget is None else (*known, *await specialist_agents.names_of(store, project.name))
 
 
 def _refresh_tools(project: ProjectFolder, on_devices: "DeviceLink | None") -> RefreshTools:
@@ -281,10 +291,15 @@ class _AgentFactory:
         nodes = None if self.on_devices is None else self.on_devices.nodes
         given = replace(
             usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes, records=self.records.open,
-            toolbox=lambda: team.toolbox,
+            specialists=self.specialists, toolbox=lambda: team.toolbox,
         )  # fmt: skip
         team.toolbox = toolbox_of(self.project, given, only="" if only in _OF_OTHERS else only)
         return team.toolbox
+
+    def specialists(self) -> "Specialists":
+        """The agents of the project that records wake."""
+        begin = partial(background_turns.begin_specialist, self.project, self.store)
+        return specialist_agents.Specialists(self.records.open(), self.store, begin)
 
     def agent(self, model: ChatModel, toolbox: Toolbox, *, grant: Grant, **parts: Any) -> Agent:
         """An agent of this project, as its settings say."""

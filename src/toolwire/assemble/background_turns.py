@@ -16,6 +16,7 @@ from toolwire.breadcrumbs.rules.schedule_definitions import AskAgent, CallTool
 from toolwire.breadcrumbs.scheduler import ScheduledWork
 from toolwire.breadcrumbs.specialists import SpecialistWork
 from toolwire.decide.policy import narrow_grant
+from toolwire.disclose.offer import visible_tools
 from toolwire.errors import InvalidRecord, NotFound, NotPermitted, StoreError
 from toolwire.models.workflow import workflow_limits
 from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
@@ -43,10 +44,10 @@ async def begin_scheduled(project: ProjectFolder, store: Store, work: ScheduledW
             question = json.dumps({"steps": [{"id": "call", "tool": tool, "input": arguments}]}, ensure_ascii=False)
             thread = ""
     async with open_agent(project, store, Unattended(), spec) as agent:
-        if spec.model.name == WORKFLOW_MODEL:
-            _hold_to_steps(agent, question)
         if work.grant is not None:
             agent.grant = narrow_grant(_read_grant(work), agent.grant)
+        if spec.model.name == WORKFLOW_MODEL:
+            _hold_to_steps(agent, question)
         await _begin(agent, question, thread, work.turn_id, work.record.origins)
 
 
@@ -104,9 +105,10 @@ def _read_grant(work: ScheduledWork) -> Grant:
 
 
 def _hold_to_steps(agent: Agent, question: str) -> None:
-    """Check the call before it is kept, and give its turn the limits of a workflow."""
+    """Check that the call may be made before it is kept, and give its turn the limits of a workflow."""
+    usable = [tool.name for tool in visible_tools(agent.toolbox, agent.grant)]
     try:
-        agent.limits = workflow_limits(read_workflow(json.loads(question), agent.toolbox.names), agent.limits)
+        agent.limits = workflow_limits(read_workflow(json.loads(question), usable), agent.limits)
     except BadWorkflow as wrong:
         raise InvalidRecord(f"the call of the schedule cannot be made: {wrong}") from None
 

@@ -15,7 +15,7 @@ class RecordJobs:
     """The schedules and specialists of one project. `wake` hears of each turn that was begun."""
 
     def __init__(self, project: ProjectFolder, store: Store, wake: Callable[[], None]) -> None:
-        records = record_service(project, store)
+        records = self._records = record_service(project, store)
 
         async def begin_firing(work: ScheduledWork) -> None:
             await begin_scheduled(project, store, work)
@@ -30,9 +30,16 @@ class RecordJobs:
 
     async def run_forever(self) -> None:
         """Do both until canceled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.scheduler.run_forever(), name="toolwire-schedules")
-            tasks.create_task(self.specialists.run_forever(), name="toolwire-specialists")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.scheduler.run_forever(), name="toolwire-schedules")
+                tasks.create_task(self.specialists.run_forever(), name="toolwire-specialists")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End what shows records to models."""
+        self._records.close()
 
     async def run_once(self) -> bool:
         """Do what is due now; whether there was anything."""

@@ -9,10 +9,11 @@ that follow from the schedule and the time, so doing them again changes nothing.
 import asyncio
 import datetime
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from toolwire.breadcrumbs.new_records import NewRecord, read_new_record
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
@@ -44,6 +45,10 @@ MOST_SCHEDULES = 1_000
 POLL_S = 5.0
 """How often definitions are looked at: a new one is taken up after so long at the latest."""
 TICK_TTL = {"type": "duration", "duration": "24h"}
+SIGN = "schedule.sign.v1"
+"""A process that fires schedules has one of these."""
+SIGN_TTL = {"type": "duration", "duration": "3m"}
+_SIGN_EVERY_S = 60.0
 _LONGEST_PAUSE_S = 60.0
 _PAGE = 200
 _MOST_ERROR = 500
@@ -99,6 +104,9 @@ class Scheduler:
         self._clock = clock
         self._poll_s = poll_s
         self._faults: dict[str, int] = {}
+        self._sign: Record | None = None
+        self._signed_at = -math.inf
+        self._process = str(uuid4())
         self.loaded = 0
         self.published = 0
 
@@ -109,6 +117,8 @@ class Scheduler:
             try:
                 soonest = await self.fire_due()
                 now = self._clock()
+                if self.loaded and now - self._signed_at >= _SIGN_EVERY_S:
+                    await self.give_sign()
                 pause_s = self._poll_s if soonest is None else min(max(soonest - now, 0.05), self._poll_s)
             except ToolwireError as error:
                 _log.warning("schedules cannot be looked up: %s", error)
@@ -117,6 +127,20 @@ class Scheduler:
                 _log.exception("internal error (please report it): schedules of %s", self._records.project)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
+
+    async def give_sign(self) -> None:
+        """Say that this process fires schedules. The sign is gone soon after the process is."""
+        now = self._clock()
+        try:
+            if self._sign is None:
+                new = NewRecord(SIGN, "", (), {"started_at": now, "process": self._process}, ttl=SIGN_TTL)
+                self._sign = await self._records.create(new, RUNTIME)
+            else:
+                patch = {"context": {"published": self.published}, "ttl": SIGN_TTL}
+                self._sign = await self._records.patch(self._sign.id, patch, self._sign.version, RUNTIME)
+        except (Conflict, NotFound):  # it has expired, as after a long pause of this machine
+            self._sign = None
+        self._signed_at = now
 
     async def fire_due(self) -> float | None:
         """Fire what is due now, each firing once; when the next one is due. Raises StoreError."""
@@ -202,6 +226,12 @@ class Scheduler:
                 await self._records.create(new, _owner(record, definition), key=firing_key(record.id, firing.due))
             case AskAgent() | CallTool() as action:
                 await self._begin(ScheduledWork(turn_id, action, record, definition.grant))
+
+
+async def running_since(records: RecordService) -> float | None:
+    """Since when a process has fired schedules without a pause; None where none does."""
+    signs = await records.listed(RecordQuery(schema_name=SIGN), RUNTIME, limit=_PAGE)
+    return min((row.value.created_at for row in signs), default=None)
 
 
 async def list_schedules(records: RecordService, now: float) -> list[ListedSchedule]:

@@ -43,7 +43,7 @@ from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordQuery
 from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.values import dataclass
-from toolwire.record.contract import KeptTurn, Store
+from toolwire.record.contract import KeptTurn, RecordStore, Store
 
 MOST_AGENTS = 200
 POLL_S = 2.0
@@ -345,6 +345,13 @@ class Specialists:
         kept_tags = [DONE, *(tag for tag in task.record.tags if tag != WORKING)]
         patch = {"tags": kept_tags, "context": {"status": status.value}}
         await self._records.patch(task.record.id, patch, task.record.version, RUNTIME)
+
+
+async def names_of(store: RecordStore, project: str) -> list[str]:
+    """The names of all specialists that are defined, enabled or not."""
+    rows = await store.records(RecordQuery(schema_name=AGENT), limit=MOST_AGENTS, project=project)
+    found = (row.value.context.get("name", row.value.context.get("agent_id")) for row in rows)
+    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
 def turn_of(project: str, agent_id: str, request: Record) -> str:

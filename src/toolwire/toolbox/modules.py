@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolwire.toolbox.disk import local_files
     from toolwire.toolbox.files import finding, images, patching, reading, searching, writing
     from toolwire.toolbox.git import commit_tool, inspect_tools
-    from toolwire.toolbox.records import models_sync
+    from toolwire.toolbox.records import assign_tool, models_sync, schedule_tools
     from toolwire.toolbox.records import search_tool as record_search
     from toolwire.toolbox.records import writing_tools as record_writing
     from toolwire.toolbox.shell import bash, job_tools, jobs
@@ -60,7 +60,9 @@ else:
     writing = lazy_module("toolwire.toolbox.files.writing")
     commit_tool = lazy_module("toolwire.toolbox.git.commit_tool")
     inspect_tools = lazy_module("toolwire.toolbox.git.inspect_tools")
+    assign_tool = lazy_module("toolwire.toolbox.records.assign_tool")
     models_sync = lazy_module("toolwire.toolbox.records.models_sync")
+    schedule_tools = lazy_module("toolwire.toolbox.records.schedule_tools")
     record_search = lazy_module("toolwire.toolbox.records.search_tool")
     record_writing = lazy_module("toolwire.toolbox.records.writing_tools")
     bash = lazy_module("toolwire.toolbox.shell.bash")
@@ -73,10 +75,10 @@ else:
     search = lazy_module("toolwire.toolbox.web.search")
 
 __all__ = [
-    "bash", "browser_tool", "camera", "canvas", "chromium", "commit_tool", "delegation", "delegation_tools",
-    "egress_web", "engines", "everyday", "fetching", "finding", "gpio_tools", "host", "images", "inspect_tools",
-    "job_tools", "jobs", "json_transform", "local_files", "memory", "model_tools", "models_sync",
+    "assign_tool", "bash", "browser_tool", "camera", "canvas", "chromium", "commit_tool", "delegation",
+    "delegation_tools", "egress_web", "engines", "everyday", "fetching", "finding", "gpio_tools", "host", "images",
+    "inspect_tools", "job_tools", "jobs", "json_transform", "local_files", "memory", "model_tools", "models_sync",
     "orchestration_tools", "paging", "patching", "ping", "pins", "question", "quota", "reading", "record_search",
-    "record_writing", "safe_exec", "search", "searching", "sensors", "system", "todos", "tool_show",
+    "record_writing", "safe_exec", "schedule_tools", "search", "searching", "sensors", "system", "todos", "tool_show",
     "toolchains", "workflow_tool", "writing",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from toolwire.toolbox import modules
 
 if TYPE_CHECKING:
     from toolwire.breadcrumbs.service import RecordService
+    from toolwire.breadcrumbs.specialists import Specialists
     from toolwire.define.toolbox import Toolbox
     from toolwire.toolbox.agents.delegation import SubAgents
     from toolwire.toolbox.browser.chromium import Chromium
@@ -56,7 +57,8 @@ class ToolDependencies:
     - Commands may read the `toolchains` in `user_home`, found there and by `path`, and further `readable` folders.
     - `device` says which pins, programs and kernel files tools about this machine may use.
     - `nodes` tells of the machines that run edge agents.
-    - `records` gives the records of the project, `toolbox` the tools that are made with these.
+    - `records` gives the records of the project, `specialists` the agents that records wake, and `toolbox` the tools
+      that are made with these.
     - What has to be closed in the end is put on `closing`.
     """
 
@@ -84,6 +86,7 @@ class ToolDependencies:
     nodes: "Callable[[], Awaitable[Sequence[Node]]] | None" = None
     records: "Callable[[], RecordService] | None" = None
     toolbox: "Callable[[], Toolbox] | None" = None
+    specialists: "Callable[[], Specialists] | None" = None
 
 
 class SharedDependencies:
@@ -240,7 +243,7 @@ SESSION_TOOLS = (
 
 RECORD_TOOLS = (
     "breadcrumb-create", "breadcrumb-update", "breadcrumb-search", "breadcrumb-approve", "breadcrumb-context-merge",
-    "openrouter_models_sync",
+    "openrouter_models_sync", "scheduler", "schedule", "assign",
 )  # fmt: skip
 
 ORCHESTRATION_TOOLS = (
@@ -308,6 +311,9 @@ TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     "workflow": _workflow,
     "openrouter_models_sync": _models_sync,
     "tool-show": lambda parts: modules.tool_show.tool_show_tool(parts.given.toolbox),
+    "scheduler": lambda parts: modules.schedule_tools.scheduler_tool(parts.records),
+    "schedule": lambda parts: modules.schedule_tools.schedule_tool(parts.records),
+    "assign": lambda parts: modules.assign_tool.assign_tool(parts.records, parts.given.specialists),
     "breadcrumb-create": lambda parts: modules.record_writing.create_record_tool(parts.records),
     "breadcrumb-update": lambda parts: modules.record_writing.update_record_tool(parts.records),
     "breadcrumb-search": lambda parts: modules.record_search.search_records_tool(parts.records),

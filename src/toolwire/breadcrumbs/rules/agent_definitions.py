@@ -40,7 +40,8 @@ _KEYS = (
 _OWN_KEYS = ("role", "key", "fetch", "priority", "comment", "on")
 _NEVER_SHOWN = (
     "agent.def", "agent.context", "agent.feed", "context.blacklist", "delegation.task", "schedule.definition",
-    "schedule.state", "schema.def", "tool.catalog", "tool.code", "tool.config", "tool.security.policy", "webhook",
+    "schedule.sign", "schedule.state", "schema.def", "tool.catalog", "tool.code", "tool.config",
+    "tool.security.policy", "webhook",
 )  # fmt: skip
 """Types that wake no agent and are part of no context: they are how things are kept going, or hold keys."""
 

@@ -32,6 +32,7 @@ RESERVED: Mapping[str, frozenset[Role]] = {
     "delegation.response": _BY_RUNTIME,
     "delegation.task": _BY_RUNTIME,
     "schedule.definition": _BY_ADMINS,
+    "schedule.sign": _BY_RUNTIME,
     "schedule.state": _BY_RUNTIME,
     "openrouter.models.catalog": _BY_RUNTIME,
     "schedule.tick": _BY_RUNTIME,

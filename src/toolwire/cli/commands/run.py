@@ -142,6 +142,8 @@ async def _run(
         for link in links.values():
             link.start(wake_turn=runner.wake_turn)
         jobs = [record_jobs.RecordJobs(one, of_project(store, one.name), runner.wake) for one in _with_records(served)]
+        for one in jobs:
+            closing.callback(one.close)
         if once:
             await _run_until_idle(runner, jobs)
             return

@@ -211,7 +211,11 @@ def _json(flag: str, text: str) -> dict[str, Any]:
 @asynccontextmanager
 async def _records(place: ProjectFolder, *, only_reads: bool = False) -> AsyncIterator[RecordService]:
     async with store_of(place, only_reads=only_reads) as store:
-        yield record_service(place, store)
+        records = record_service(place, store)
+        try:
+            yield records
+        finally:
+            records.close()
 
 
 async def _listed(place: ProjectFolder) -> list[ListedSchedule]:
