@@ -12,7 +12,8 @@ from tests import forked
 from toolwire import Agent, SqliteStore, tool
 from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
-from toolwire.breadcrumbs.service import RecordService
+from toolwire.breadcrumbs.sealing import KeyFile, Sealer
+from toolwire.breadcrumbs.service import RecordRules, RecordService
 from toolwire.protocol.breadcrumbs import RecordQuery, Sensitivity
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import ResultsMessage
@@ -35,14 +36,14 @@ def fetch() -> str:
 class World:
     """A project with a store, its records, and agents that say what they are told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: KeyFile) -> None:
         self.store = MemoryStore()
-        self.service = RecordService(self.store, "default")
+        self.service = RecordService(self.store, "default", rules=RecordRules(sealer=Sealer(keys, "default")))
         self.tools = (*tools_of(["records"], ToolDependencies(records=lambda: self.service)), fetch)
 
     async def ask(self, *script: Any, agent: str = "agent", thread: str = "abc", **grant: Any) -> list[ToolResult]:
         """The results of the calls that the scripted model makes."""
-        allowed = Grant(Tier.WALK, **{"permissions": frozenset({"records"}), "wary": False, **grant})
+        allowed = Grant(Tier.WALK, max_calls=100, **{"permissions": frozenset({"records"}), "wary": False, **grant})
         model = ScriptedModel(*script, "Done.")
         made = Agent(model, self.tools, grant=allowed, store=self.store, name=agent)
         answer = await made.ask("Go", thread=thread)
@@ -55,8 +56,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(KeyFile(tmp_path / "records.key"))
     yield made
     await made.store.close_store()
 
@@ -247,14 +248,31 @@ async def test_models_find_no_secrets_no_personal_data_and_nothing_private_of_ot
     hidden = [
         await world.note(sensitivity=Sensitivity.PII, tags=("x",)),
         await world.note(visibility="private", tags=("x",)),
+        await world.note(Caller("ada", Role.ADMIN), schema_name="tool.config.v1", tags=("x",)),
     ]
     results = await world.ask(
-        *(call("breadcrumb-search", breadcrumb_id=one) for one in hidden),
-        call("breadcrumb-search", tags=["x"]),
-        call("breadcrumb-search", query="Old"),
+        [
+            *(call("breadcrumb-search", breadcrumb_id=one) for one in hidden),
+            *(call("breadcrumb-update", breadcrumb_id=one, updates={"title": "x"}, version=1) for one in hidden),
+            *(call("breadcrumb-context-merge", breadcrumb_id=one, context={"x": 1}) for one in hidden),
+            *(call("breadcrumb-approve", breadcrumb_id=one) for one in hidden),
+            call("breadcrumb-search", tags=["x"]),
+            call("breadcrumb-search", query="Old"),
+            call("breadcrumb-search", schema_name="tool.config.v1"),
+        ],
     )
-    assert [code(one) for one in results[:2]] == [Code.NOT_FOUND] * 2
-    assert [one.structured["count"] for one in results[2:]] == [0, 0]
+    assert [code(one) for one in results[:-3]] == [Code.NOT_FOUND] * 12
+    assert [one.structured["count"] for one in results[-3:]] == [0, 0, 0]
+
+
+async def test_a_model_finds_the_results_of_its_own_session_by_their_words(world: World) -> None:
+    await world.ask(call("breadcrumb-create", **NOTE), thread="other")
+    _, found = await world.ask(
+        call("breadcrumb-create", **NOTE),
+        call("breadcrumb-search", query="ship friday", schema_name="tool.response.v1", nn=10),
+    )
+    [response] = found.structured["breadcrumbs"]
+    assert "session:abc" in response["tags"]
 
 
 async def test_without_the_permission_there_are_no_tools_for_records(world: World) -> None:

@@ -269,6 +269,9 @@ class RecordService:
             raise InvalidRecord(f"say in 1 to {LONGEST_TEXT} characters what the records are about")
         nn = max(1, min(nn, MOST_FOUND))
         allowed = _checked_query(visible_to(query or RecordQuery(), caller))
+        if asks_for_responses(allowed):
+            listed = await self.listed(replace(allowed, text=text), caller, limit=nn)
+            return [FoundRecord(row.value, 1.0, "text") for row in listed]
         if self._rules.search is not None:
             found = await self._rules.search.find(text, allowed, nn=nn, project=self.project)
         else:

@@ -5,8 +5,8 @@
     project      its author, writers, admins, models
     public       readers too
 
-Models see no personal data. The runtime sees everything. What a caller may not see is not found, so that asking for it
-tells nothing.
+Models see no personal data and no secrets. The runtime sees everything. What a caller may not see is not found, so
+that asking for it tells nothing.
 """
 
 from toolwire.breadcrumbs.rules.callers import Caller, Role
@@ -22,7 +22,7 @@ def may_see(record: Record, caller: Caller) -> bool:
     """Whether a caller is shown a record at all."""
     if caller.role is Role.RUNTIME:
         return True
-    if caller.role is Role.MODEL and record.sensitivity is Sensitivity.PII:
+    if caller.role is Role.MODEL and record.sensitivity is not Sensitivity.NORMAL:
         return False
     if record.visibility is Visibility.PRIVATE:
         return record.created_by == caller.author

@@ -5,8 +5,8 @@ from typing import Annotated, Any, TypedDict
 from toolwire.breadcrumbs.rules.callers import Caller
 from toolwire.breadcrumbs.service import LONGEST_TEXT, MOST_FOUND, RecordService
 from toolwire.define.fields import Field
-from toolwire.errors import NotFound, ToolFailure
-from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity
+from toolwire.errors import ToolFailure
+from toolwire.protocol.breadcrumbs import Record, RecordQuery
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
@@ -59,10 +59,7 @@ def search_records_tool(records: RecordService | None) -> Tool:
 
 
 async def _by_id(service: RecordService, record_id: str, caller: Caller) -> Found:
-    record = await service.read(record_id, caller)
-    if record.sensitivity is not Sensitivity.NORMAL:
-        raise NotFound(f"there is no record {record_id[:200]!r}")
-    return [(record, 1.0)]
+    return [(await service.read(record_id, caller), 1.0)]
 
 
 async def _found(service: RecordService, text: str, query: RecordQuery, nn: int, caller: Caller) -> tuple[str, Found]:
@@ -75,7 +72,7 @@ async def _found(service: RecordService, text: str, query: RecordQuery, nn: int,
         method = "filter"
     else:
         raise ToolFailure("say what to look for: a query, tags, a schema_name or an id", code=Code.INVALID_PARAMS)
-    return method, [(record, score) for record, score in found if record.sensitivity is Sensitivity.NORMAL]
+    return method, found
 
 
 async def _view(service: RecordService, record: Record, score: float, context: Context) -> dict[str, Any]:
