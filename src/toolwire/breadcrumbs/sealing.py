@@ -12,6 +12,7 @@ import base64
 import binascii
 import errno
 import hashlib
+import hmac
 import importlib
 import os
 import secrets
@@ -26,6 +27,7 @@ from toolwire.record.ownership import FOLDER_FLAGS, read_file, state_folder, wri
 
 KEY_FILE = "records.key"
 LONGEST_SECRET = 64 * 1024
+MOST_SIGNING = 4
 _FORMAT = "aes-siv-1"
 _KEY_BYTES = 64
 _LONGEST_FILE = 16 * 1024
@@ -103,6 +105,15 @@ class Sealer:
                 f"the secret of record {record_id} was changed in the store or belongs to another record; write it anew"
             ) from None
         return opened
+
+    def signing_keys(self, record_id: str) -> list[str]:
+        """What messages about a record are signed with, one for each key in the file, the newest first.
+
+        They follow from the keys and are kept nowhere; from one of them neither those nor another one can be found.
+        """
+        self._keys.newest()
+        bound = b"\0".join((b"toolwire webhook", self._project.encode(), record_id.encode()))
+        return [f"whsec_{hmac.new(key, bound, hashlib.sha256).hexdigest()}" for key in self._keys.all()[:MOST_SIGNING]]
 
     def _key_of(self, sealed: Mapping[str, Any], record_id: str) -> bytes:
         wanted = sealed.get("key")

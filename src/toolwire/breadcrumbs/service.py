@@ -47,6 +47,7 @@ from toolwire.breadcrumbs.rules.schemas import (
     type_family,
 )
 from toolwire.breadcrumbs.rules.seen_versions import seen_version
+from toolwire.breadcrumbs.rules.subscriptions import SUBSCRIPTION
 from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted, SettingsError
 from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery, Sensitivity
 from toolwire.protocol.context import Context
@@ -74,6 +75,8 @@ class SecretSealer(Protocol):
     def seal(self, context: Mapping[str, Any], record_id: str) -> dict[str, Any]: ...
 
     def unseal(self, sealed: Mapping[str, Any], record_id: str) -> dict[str, Any]: ...
+
+    def signing_keys(self, record_id: str) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +343,19 @@ class RecordService:
         if event == "record_refused":
             raise NotFound(f"the configuration {config_id[:LONGEST_ID]!r} does not exist, or this call may not use it")
         return settings_of(opened)
+
+    async def signing_keys(self, subscription_id: str, caller: Caller) -> list[str]:
+        """What deliveries of a subscription are signed with, the newest key first: for its author and the runtime.
+
+        Raises `NotFound`, and `NotPermitted` for any other caller.
+        """
+        record = await self._visible(subscription_id, caller)
+        if type_family(record.schema_name) != type_family(SUBSCRIPTION):
+            raise NotFound(f"there is no subscription {subscription_id[:LONGEST_ID]!r}")
+        async with self._audit_refusal(caller, record.schema_name, record.id):
+            if caller.author != record.created_by and caller.role is not Role.RUNTIME:
+                raise NotPermitted("the keys of a subscription are shown to its author")
+        return self._sealer().signing_keys(record.id)
 
     def _patched(self, before: Record, patch: Mapping[str, Any], caller: Caller) -> Record:
         """The next version of a record, in the clear."""

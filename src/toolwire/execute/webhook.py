@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 
 from toolwire.errors import SettingsError, ToolFailure
@@ -16,18 +16,38 @@ from toolwire.execute.egress.places import BadUrl, WebAddress, read_url
 from toolwire.execute.egress.rules import BadRule, Rules
 from toolwire.execute.egress.web import Web
 from toolwire.protocol.operations import WebOps, WebRequest
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.values import dataclass
 
 HOOK_CAPS = Caps(at_once=1, opened=1, down_bytes=64 * 1024, up_bytes=256 * 1024, head_s=5.0, whole_s=10.0)
 WAITS_S = (0.0, 1.0, 4.0)
 MOST_AT_ONCE = 32
 CLOSING_S = 10.0
+LONGEST_UNDER_WAY_S = 300.0
 _PASSING = frozenset({408, 425, 429})
 _log = logging.getLogger("toolwire.webhook")
+
+
+@dataclass(frozen=True, slots=True)
+class PostOutcome:
+    """What came of one attempt. `trouble` is empty where it arrived; `is_refused` where it was not even tried."""
+
+    trouble: str = ""
+    status: int = 0
+    is_refused: bool = False
 
 
 def signature(key: bytes, timestamp: str, body: bytes) -> str:
     """What proves that a message is ours and from this time: HMAC-SHA256 of `timestamp.body`."""
     return "v1=" + hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def is_signed(key: bytes, timestamp: str, body: bytes, signatures: str, now: float) -> bool:
+    """Whether a message that a receiver got is from the holder of its key, unchanged, and not an old one repeated."""
+    if not (timestamp.isascii() and timestamp.isdecimal() and abs(now - int(timestamp)) <= LONGEST_UNDER_WAY_S):
+        return False
+    expected = signature(key, timestamp, body).encode()
+    return any(hmac.compare_digest(expected, one.strip().encode()) for one in signatures.split(","))
 
 
 class Webhook:
@@ -50,7 +70,7 @@ class Webhook:
     ) -> None:
         self._place = _place(url)
         self._key = key
-        self._web = web or _way(self._place, hosts)
+        self._web = web or web_for_hook(self._place, hosts, "approval.webhook_hosts")
         self._clock = clock
         self._sleep = sleep
         self._closing_s = closing_s
@@ -95,22 +115,27 @@ class Webhook:
 
     async def _try(self, delivery: str, body: bytes) -> tuple[str, bool]:
         """What went wrong, empty if nothing did, and whether it may go better another time."""
-        place, timestamp = self._place, str(int(self._clock()))
-        headers = {
-            "content-type": "application/json",
-            "x-toolwire-delivery": delivery,
-            "x-toolwire-timestamp": timestamp,
-        }
-        if self._key:
-            headers["x-toolwire-signature"] = signature(self._key, timestamp, body)
-        request = WebRequest(place.url, "POST", headers, body, most_bytes=1024, redirects=0)
-        try:
-            answer = await self._web.ask(request, (f"POST {place.host}:{place.port}",))
-        except ToolFailure as failure:
-            return str(failure), True
-        if 200 <= answer.status < 300:
-            return "", False
-        return f"it answered with status {answer.status}", answer.status >= 500 or answer.status in _PASSING
+        keys = (self._key,) if self._key else ()
+        outcome = await post_signed(self._web, self._place, delivery, body, keys, self._clock())
+        return outcome.trouble, not outcome.status or outcome.status >= 500 or outcome.status in _PASSING
+
+
+async def post_signed(
+    web: WebOps, place: WebAddress, delivery: str, body: bytes, keys: Sequence[bytes], now: float
+) -> PostOutcome:
+    """Post a JSON message once, signed with each of these keys. Redirects are not followed."""
+    timestamp = str(int(now))
+    headers = {"content-type": "application/json", "x-toolwire-delivery": delivery, "x-toolwire-timestamp": timestamp}
+    if keys:
+        headers["x-toolwire-signature"] = ",".join(signature(key, timestamp, body) for key in keys)
+    request = WebRequest(place.url, "POST", headers, body, most_bytes=1024, redirects=0)
+    try:
+        answer = await web.ask(request, (f"POST {place.host}:{place.port}",))
+    except ToolFailure as failure:
+        return PostOutcome(str(failure), is_refused=failure.code is Code.PERMISSION_DENIED)
+    if 200 <= answer.status < 300:
+        return PostOutcome(status=answer.status)
+    return PostOutcome(f"it answered with status {answer.status}", answer.status)
 
 
 def _place(url: str) -> WebAddress:
@@ -120,11 +145,14 @@ def _place(url: str) -> WebAddress:
         raise SettingsError(f"approval.webhook: {wrong}") from None
 
 
-def _way(place: WebAddress, hosts: Iterable[str]) -> Web:
-    """Through the door that every tool uses; where the operator named this very host, also to their own network."""
+def web_for_hook(place: WebAddress, hosts: Iterable[str], setting: str, caps: Caps = HOOK_CAPS) -> Web:
+    """Through the door that every tool uses; where the operator named this very host, also to their own network.
+
+    `setting` is where they name hosts. Raises SettingsError for one that cannot be read.
+    """
     try:
         named = Rules.of(hosts).judge(place.asked("POST")).allowed
     except BadRule as wrong:
-        raise SettingsError(f"approval.webhook_hosts: {wrong}") from None
-    connector = Connector(why_not=why_not_for_operators, connect_s=HOOK_CAPS.head_s) if named else None
-    return Web(connector, caps=HOOK_CAPS)
+        raise SettingsError(f"{setting}: {wrong}") from None
+    connector = Connector(why_not=why_not_for_operators, connect_s=caps.head_s) if named else None
+    return Web(connector, caps=caps)

@@ -19,12 +19,14 @@ from toolwire.breadcrumbs.rules.schemas import type_family
 from toolwire.breadcrumbs.rules.selectors import fits, read_selector
 from toolwire.breadcrumbs.rules.subscriptions import RecordSubscription, read_kinds, read_subscription
 from toolwire.breadcrumbs.service import RecordService
+from toolwire.breadcrumbs.webhooks import redeliver
 from toolwire.errors import InvalidRecord, ToolwireError
 from toolwire.gateway.events_response import EventsResponse
 from toolwire.gateway.frames import named_frame
-from toolwire.gateway.openapi import COUNT, EVENTS, FLAG, TEXT, DescribedRoute, Operation, list_of
+from toolwire.gateway.openapi import COUNT, EVENTS, FLAG, TEXT, DescribedRoute, Operation, list_of, record
 from toolwire.gateway.query import MOST_CURSOR, read_cursor
 from toolwire.gateway.record_access import PATHS, RecordAccess
+from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import TransferLimits
 from toolwire.protocol.breadcrumbs import RecordChange
 from toolwire.record.contract import Numbered
@@ -53,7 +55,17 @@ class RecordEvents:
             "all": FLAG, "kind": list_of(TEXT), "after": COUNT,
         }  # fmt: skip
         events = Operation({200: TEXT}, query=query, media=EVENTS)
-        return [DescribedRoute(f"{path}/events", self.events, "GET", events) for path in PATHS]
+        keys = Operation({200: record(keys=list_of(TEXT))})
+        accepted = Operation({202: None})
+        return [
+            route
+            for path in PATHS
+            for route in (
+                DescribedRoute(f"{path}/events", self.events, "GET", events),
+                DescribedRoute(f"{path}/{{id}}/signing-keys", self.signing_keys, "GET", keys),
+                DescribedRoute(f"{path}/{{id}}/redeliver", self.redeliver, "POST", accepted),
+            )
+        ]
 
     async def events(self, request: Request) -> Response:
         """Changes of records that the caller may read, as they happen; `Last-Event-ID` or `after=` resumes a stream.
@@ -69,6 +81,19 @@ class RecordEvents:
         # A cursor that is not reached yet comes from another store: from there, nothing would ever be new.
         cursor = newest if after is None or after > newest else after
         return EventsResponse(lambda: self._frames(wanted, caller, cursor))
+
+    async def signing_keys(self, request: Request) -> Response:
+        """What deliveries of one's own subscription are signed with, the newest key first: one of them fits."""
+        caller = self._access.require_caller(request)
+        async with self._access.service() as records:
+            return json_response({"keys": await records.signing_keys(request.path_params["id"], caller)})
+
+    async def redeliver(self, request: Request) -> Response:
+        """Have a dead letter (`webhook.dead_letter.v1`) of one's own delivered after all."""
+        caller = self._access.require_caller(request)
+        async with self._access.service() as records:
+            await redeliver(records, request.path_params["id"], caller)
+        return Response(status_code=202)
 
     async def _frames(self, wanted: RecordSubscription, caller: Caller, cursor: int) -> AsyncIterator[bytes]:
         told = cursor
@@ -149,8 +174,8 @@ def _last_event(request: Request) -> int | None:
 
 def _frame(change: Numbered[RecordChange]) -> bytes:
     """One change. What ends with its use is not shown: being told of it would be a use that is not counted."""
-    kind, at, record = change.value.kind, change.value.at, change.value.record
-    body = {"event": kind.value, "at": at, "record": record_object(record, context=record.uses_left is None)}
+    kind, at, changed = change.value.kind, change.value.at, change.value.record
+    body = {"event": kind.value, "at": at, "record": record_object(changed, context=changed.uses_left is None)}
     return f"id: {change.cursor}\n".encode() + named_frame(f"record.{kind}", to_json(body))
 
 

@@ -555,6 +555,10 @@ class RecordSettings(Section):
         description="File with the key that secret records are encrypted with; unset is `records.key` in your own "
         "state folder. Processes on several machines that share a store need the same key.",
     )
+    webhook_hosts: Words = Field(
+        default=(),
+        description="Hosts that webhooks of subscriptions may reach even though they are not on the public internet.",
+    )
 
 
 class StoreSettings(Section):

@@ -46,6 +46,7 @@ RESERVED: Mapping[str, frozenset[Role]] = {
     "tool.security.policy": _BY_ADMINS,
     "tool.validation.error": _BY_RUNTIME,
     "webhook": _BY_ADMINS,
+    "webhook.cursor": _BY_RUNTIME,
     "webhook.delivery": _BY_RUNTIME,
     "webhook.dead_letter": _BY_RUNTIME,
 }

@@ -34,6 +34,7 @@ from toolwire.cli.resolve.options import (
     fleet_flags,
 )
 from toolwire.cli.resolve.project import current_project
+from toolwire.cli.terminal.identity import system_user
 from toolwire.cli.terminal.screen import Screen, quiet_tools, write_json
 from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.result import show_result
@@ -47,13 +48,14 @@ from toolwire.record.projects import ProjectStore, of_project
 from toolwire.wire.codecs.stored import write_wait
 
 if TYPE_CHECKING:
-    from toolwire.assemble import bus_link, record_jobs, report_link
+    from toolwire.assemble import bus_link, record_jobs, record_upkeep, report_link
     from toolwire.fleet import fair_share
 else:
     fair_share = lazy_module("toolwire.fleet.fair_share")
     report_link = lazy_module("toolwire.assemble.report_link")
     bus_link = lazy_module("toolwire.assemble.bus_link")
     record_jobs = lazy_module("toolwire.assemble.record_jobs")
+    record_upkeep = lazy_module("toolwire.assemble.record_upkeep")
 
 _LONGEST_LINE = 200
 
@@ -141,11 +143,15 @@ async def _run(
         )  # fmt: skip
         for link in links.values():
             link.start(wake_turn=runner.wake_turn)
-        jobs = [record_jobs.RecordJobs(one, of_project(store, one.name), runner.wake) for one in _with_records(served)]
-        for one in jobs:
-            closing.callback(one.close)
+        looked_after = [(one, of_project(store, one.name)) for one in _with_records(served)]
+        jobs = [record_jobs.RecordJobs(one, own, runner.wake) for one, own in looked_after]
+        upkeep = [record_upkeep.RecordUpkeep(one, own, system_user()) for one, own in looked_after]
+        for close in (*(one.close for one in jobs), *(one.close for one in upkeep)):
+            closing.callback(close)
         if once:
             await _run_until_idle(runner, jobs)
+            for each in upkeep:
+                await each.run_once()
             return
         if links:
             await closing.enter_async_context(report_link.received_reports(place, store, list(links)))
@@ -154,8 +160,8 @@ async def _run(
         of = f" of {served.shown}" if served.is_shared else ""
         typer.echo(f"Waiting for turns{of} that can go on.{told} Ctrl-C ends it.", err=True)
         async with asyncio.TaskGroup() as tasks:
-            for one in jobs:
-                tasks.create_task(one.run_forever(), name="toolwire-records")
+            for work in (*(one.run_forever() for one in jobs), *(one.run_forever() for one in upkeep)):
+                tasks.create_task(work, name="toolwire-records")
             tasks.create_task(runner.run_forever(), name="toolwire-turns")
 
 

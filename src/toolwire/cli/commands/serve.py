@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.streams import LineFormatter
 from toolwire.cli.resolve.options import Model, Project
 from toolwire.cli.resolve.project import current_project
+from toolwire.cli.terminal.identity import system_user
 from toolwire.cli.terminal.text import on_one_line
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
@@ -30,8 +31,8 @@ from toolwire.record.contract import Store, Workload
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
+    from toolwire.assemble import record_upkeep, report_link, turn_service
     from toolwire.assemble import records as project_records
-    from toolwire.assemble import report_link, turn_service
     from toolwire.gateway import app, approvals, observing, record_access, server
     from toolwire.gateway import cards as card_routes
     from toolwire.gateway import log as log_lines
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from toolwire.gateway import settings as gateway_settings
 else:
     project_records = lazy_module("toolwire.assemble.records")
+    record_upkeep = lazy_module("toolwire.assemble.record_upkeep")
     report_link = lazy_module("toolwire.assemble.report_link")
     turn_service = lazy_module("toolwire.assemble.turn_service")
     app = lazy_module("toolwire.gateway.app")
@@ -130,7 +132,7 @@ def serve(
     served = app.make_app(
         behind, asked, access=access, log=log, desk=desk, turns=turns, registry=admins,
         cards=card_routes.CardAccess(_opener(stores)) if services else None, records=records,
-        background=partial(_received_reports, place, stores, services),
+        background=partial(_background, place, stores, services, has_records=bool(records or turns)),
         close=stores.close if isinstance(stores, KeptStore) else None, telemetry=telemetry,
     )  # fmt: skip
     own = server.address_of(sock)
@@ -262,6 +264,21 @@ def _services(place: ProjectFolder) -> "tuple[gateway_settings.ServiceToken, ...
     if found and not place.settings.store.lasts:
         raise SettingsError("cards of services are kept in a store; choose a store.kind that outlives its process")
     return tuple(found)
+
+
+@asynccontextmanager
+async def _background(
+    place: ProjectFolder,
+    stores: "turn_service.TurnService | KeptStore",
+    services: "tuple[gateway_settings.ServiceToken, ...]",
+    *,
+    has_records: bool,
+) -> AsyncIterator[None]:
+    """What runs beside the requests: reports of services, and the upkeep of records where there can be any."""
+    opened = stores.use if isinstance(stores, KeptStore) else stores.use_store
+    upkeep = record_upkeep.keeping_up(place, opened, system_user()) if has_records else nullcontext()
+    async with _received_reports(place, stores, services), upkeep:
+        yield
 
 
 @asynccontextmanager
