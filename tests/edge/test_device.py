@@ -325,6 +325,34 @@ async def test_a_result_is_delivered_when_the_broker_comes_back(kind: str, tmp_p
             assert device.effects == ["far"]
 
 
+async def test_the_process_of_a_device_with_pins_takes_at_most_60_mib(
+    mosquitto: AnyBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after many calls at once: what those took is given back with the next heartbeat."""
+    monkeypatch.setenv("GPIOZERO_PIN_FACTORY", "mock")
+    key = PrivateKey.generate()
+    device = Device(tmp_path / "device", mosquitto, [key], '[device]\ninputs = ["17"]\n')
+    text = device.config.read_text().replace('modules = ["edge_tools:TOOLS"]', 'groups = ["device"]')
+    text = text.replace('["file_read"]', '["file_read", "device"]\nheartbeat_s = 1')
+    device.config.write_text(text)
+    process = device.start()
+    try:
+        async with Orchestrator(mosquitto, device.name, key) as orchestrator:
+            await orchestrator.until_state(AgentState.ONLINE)
+            pin = await orchestrator.ask(orchestrator.tool("gpio_read", {"pin": 17}))
+            assert pin.body["status"] == "success", pin.body
+            await asyncio.gather(*(orchestrator.ask(orchestrator.tool("echo", {"message": "x"})) for _ in range(200)))
+            await wait_for(lambda: resident_kib(process.pid) <= 60 * 1024)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def resident_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
+
+
 @pytest.mark.feature("F234")
 async def test_a_killed_process_runs_nothing_twice_and_says_what_it_does_not_know(
     mosquitto: AnyBroker, tmp_path: Path

@@ -21,11 +21,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from toolwire.lazy import lazy_module
 from toolwire.protocol.files import UntrustedState
 from toolwire.protocol.obeyed import OWN_STATE
+
+if TYPE_CHECKING:
+    import platformdirs
+else:
+    platformdirs = lazy_module("platformdirs")  # few processes need it
 
 if TYPE_CHECKING:
     import tempfile

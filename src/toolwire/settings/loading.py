@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
-
-import platformdirs
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
 from toolwire.settings.keys import NAMED, known_keys, pattern_of
 from toolwire.settings.schema import BUILT_IN, Layer, Origin, Settings, StoreSettings
 from toolwire.settings.sections import InvalidValue, InvalidValues
@@ -36,6 +35,11 @@ from toolwire.settings.trust import (
     needs_trust,
     sources_of,
 )
+
+if TYPE_CHECKING:
+    import platformdirs
+else:
+    platformdirs = lazy_module("platformdirs")  # few processes need it
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 USUAL_HOME = StoreSettings().home

@@ -15,7 +15,7 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.devices import DeviceAccess
 from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.files import FileOps
-from toolwire.protocol.operations import ExecOps
+from toolwire.protocol.operations import Command, ExecOps, Listener, Ran
 from toolwire.protocol.providers import tools_for_models
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import dataclass, replace
@@ -178,6 +178,16 @@ class SharedDependencies:
         return modules.pins.process_pins()
 
 
+class SandboxWhenUsed:
+    """A sandbox whose engines are loaded with its first command."""
+
+    def __init__(self, make: Callable[[], ExecOps]) -> None:
+        self._make = make
+
+    async def run(self, command: Command, listener: Listener | None = None) -> Ran:
+        return await self._make().run(command, listener)
+
+
 def sandbox_of(engine: str, most_bytes: int | None, disk_share: float | None) -> ExecOps:
     """What runs commands: in this engine at least, in a workspace that holds no more than so many bytes.
 
@@ -229,7 +239,9 @@ def _models_sync(parts: SharedDependencies) -> Tool:
 
 
 def _safe_exec(parts: SharedDependencies) -> Tool:
-    return modules.safe_exec.safe_exec_tool(parts.given.device, parts.sandbox, engine=parts.given.engine)
+    # Devices have little memory, and few of them run commands.
+    commands = SandboxWhenUsed(lambda: parts.sandbox)
+    return modules.safe_exec.safe_exec_tool(parts.given.device, commands, engine=parts.given.engine)
 
 
 DEVICE_TOOLS = (

@@ -17,6 +17,7 @@ from toolwire.edge.device.clock import SenderClocks, machine_boot, steady_s
 from toolwire.edge.device.config import DeviceConfig
 from toolwire.edge.device.journal import CallJournal, CallState, JournalRow
 from toolwire.edge.device.logged import MOST_LOGGED, logged_rows
+from toolwire.edge.device.memory import release_memory
 from toolwire.edge.device.reporting import Reporter, stored_command
 from toolwire.edge.device.toolset import DeviceTools
 from toolwire.edge.keys import PrivateKey, PublicKeys
@@ -81,7 +82,7 @@ class EdgeAgent:
         self._state = AgentState.ONLINE
         self._stopping = asyncio.Event()
         self._greeted = asyncio.Event()
-        self._load_is_told = True
+        self._load_is_told, self._has_worked = True, False
         self._handling: set[asyncio.Task[None]] = set()
         self._clocks = SenderClocks(steady, clock, max_age_s=config.limits.max_age_s)
         self._journal = CallJournal(config.journal)
@@ -134,6 +135,7 @@ class EdgeAgent:
         if self._on_ready is not None:
             self._on_ready()
         await self._reporter.deliver_all()
+        release_memory()  # of what was read and compiled at the start
 
     def _status(self, state: AgentState, session: str) -> AgentStatus:
         pool = self._pool
@@ -144,6 +146,7 @@ class EdgeAgent:
 
     def _note_load(self) -> None:
         """Have the load told soon: once for all calls that begin and end meanwhile."""
+        self._has_worked = True
         if self._load_is_told and not self._stopping.is_set():
             self._load_is_told = False
             asyncio.get_running_loop().call_later(_LOAD_PAUSE_S, self._tell_load)
@@ -199,6 +202,9 @@ class EdgeAgent:
             await asyncio.sleep(self._config.heartbeat_s)
             await self._look_at_skills()
             await self._publish_status()
+            if self._has_worked and not self._pool.running:
+                self._has_worked = False
+                release_memory()
             with suppress(StoreUnavailable):
                 await self._journal.set_fact("age_s", self._age())
                 if self._clocks.machine_was_off and self._clocks.confirms_own():

@@ -2,10 +2,15 @@
 
 import ipaddress
 import string
+from typing import TYPE_CHECKING
 
-import idna
-
+from toolwire.lazy import lazy_module
 from toolwire.protocol.values import dataclass
+
+if TYPE_CHECKING:
+    import idna
+else:
+    idna = lazy_module("idna")  # few processes need it
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -10,17 +10,21 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
-
-import platformdirs
 
 from toolwire.execute.sandbox.beneath import lstat_beneath, read_beneath
 from toolwire.execute.sandbox.cgroups import own_name, owner_lives
 from toolwire.execute.sandbox.git_guard import Baseline, GitGuard
 from toolwire.execute.sandbox.git_links import target_of
 from toolwire.execute.sandbox.git_settings import Repository, parse_settings
+from toolwire.lazy import lazy_module
 from toolwire.protocol.values import dataclass
+
+if TYPE_CHECKING:
+    import platformdirs
+else:
+    platformdirs = lazy_module("platformdirs")  # few processes need it
 
 _LONGEST = 4 * 1024 * 1024
 _SUFFIX = ".json"
