@@ -158,6 +158,7 @@ def test_pattern_4_a_workflow_keeps_its_results_and_creates_a_record(patterns: P
     assert note["context"] == {"sum": 9}
     [response] = patterns.records("--tag", "request:workflow-001")
     assert response["context"]["output"]["executionOrder"] == ["num", "sum", "note"]
+    assert [one["context"]["message"] for one in patterns.records("--schema", "agent.response.v1")] == ["Running it."]
 
 
 def test_pattern_5_an_error_comes_back_and_a_record_says_why(patterns: Patterns) -> None:

@@ -94,6 +94,22 @@ async def test_a_model_cannot_write_into_another_session(world: World) -> None:
     assert alone.structured["breadcrumb"]["tags"] == []
 
 
+@pytest.mark.parametrize("thread", ["two\nlines", " padded ", "x" * 700, "half \ud800 a character", "nul \0"])
+async def test_a_thread_of_any_name_has_a_session_in_which_its_records_are_found(world: World, thread: str) -> None:
+    made, found = await world.ask(
+        call("breadcrumb-create", **NOTE),
+        lambda request: call("breadcrumb-search", tags=_tags(request)),
+        thread=thread,
+    )
+    assert made.ok, made.text
+    [own] = await world.ask(call("breadcrumb-search", tags=made.structured["breadcrumb"]["tags"][1:]), thread="other")
+    assert found.structured["count"] == own.structured["count"] == 1
+    rows = await world.service.listed(
+        RecordQuery("agent.response.v1", all_tags=tuple(made.structured["breadcrumb"]["tags"][1:])), RUNTIME
+    )
+    assert len(rows) == 3
+
+
 @pytest.mark.feature("F194", "F241", "F192")
 async def test_an_update_is_for_the_version_that_the_turn_has_read(world: World) -> None:
     record_id = await world.note()
@@ -345,3 +361,8 @@ async def test_a_call_whose_process_was_killed_after_it_wrote_has_written_once(t
         [[_, record]] = await service.listed(RecordQuery("note.v1"), RUNTIME)
         assert record.version == (1 if name == "breadcrumb-create" else 2)
         assert card.result.structured["id"] == record.id
+
+
+def _tags(request: Any) -> list[str]:
+    [result] = request.messages[-1].results
+    return list(result.structured["breadcrumb"]["tags"])

@@ -15,6 +15,7 @@ from toolwire.breadcrumbs.rules.responses import (
     author_of,
     fits,
     read_response_id,
+    session_tags,
     tool_response,
 )
 from toolwire.errors import NotFound
@@ -159,8 +160,9 @@ def _schemas(query: RecordQuery) -> Sequence[str]:
 
 def _may_have(summary: TurnSummary, query: RecordQuery) -> bool:
     """Whether a turn can have records that fit: its session and its agent are known without reading it."""
-    sessions = [tag.removeprefix(SESSION) for tag in query.all_tags if tag.startswith(SESSION)]
-    return all(one == summary.thread for one in sessions) and query.created_by in ("", author_of(summary.agent))
+    own = session_tags(summary.thread)
+    is_in_session = all(tag in own for tag in query.all_tags if tag.startswith(SESSION))
+    return is_in_session and query.created_by in ("", author_of(summary.agent))
 
 
 def _is_of(summary: TurnSummary, turn_id: str, thread: str) -> bool:

@@ -5,6 +5,7 @@ call or which reply of which turn it is, and is the same each time. The session 
 """
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -14,7 +15,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Delivery
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.turns import WORKFLOW_MODEL, Turn
 
 TOOL_RESPONSE, AGENT_RESPONSE = "tool.response.v1", "agent.response.v1"
 RESPONSE_SCHEMAS = frozenset((TOOL_RESPONSE, AGENT_RESPONSE))
@@ -23,6 +24,7 @@ SESSION = "session:"
 
 _CALL, _REPLY = "call", "reply"
 _LONGEST_TITLE = 80
+_LONGEST_SESSION = 150
 
 
 class CallName(NamedTuple):
@@ -71,7 +73,12 @@ def _unescape(part: str) -> str:
 
 def session_tags(thread: str) -> tuple[str, ...]:
     """The tag of a thread; none for a turn that belongs to no thread."""
-    return (f"{SESSION}{thread}",) if thread else ()
+    if not thread:
+        return ()
+    if len(thread) <= _LONGEST_SESSION and thread.isprintable() and thread == thread.strip():
+        return (f"{SESSION}{thread}",)
+    # Not every name of a thread can be a tag.
+    return (f"{SESSION}sha256-{sha256(thread.encode(errors='backslashreplace')).hexdigest()[:32]}",)
 
 
 def with_session(tags: Iterable[str], thread: str) -> tuple[str, ...]:
@@ -148,7 +155,9 @@ def _circumstances(card: CallCard, result: ToolResult) -> dict[str, Any]:
 
 
 def agent_responses(opening: Turn, events: Sequence[Any]) -> list[Record]:
-    """The replies of a turn as records, the first first."""
+    """The replies of a turn as records, the first first. The steps of a workflow are no replies of a model."""
+    if opening.model == WORKFLOW_MODEL:
+        return []
     replies = [event for event in events if isinstance(event, Reply)]
     return [_agent_response(opening, number, reply) for number, reply in enumerate(replies, 1)]
 
