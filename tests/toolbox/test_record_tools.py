@@ -36,9 +36,9 @@ def fetch() -> str:
 class World:
     """A project with a store, its records, and agents that say what they are told to."""
 
-    def __init__(self, keys: KeyFile) -> None:
+    def __init__(self, keys: KeyFile | None = None) -> None:
         self.store = MemoryStore()
-        self.service = RecordService(self.store, "default", rules=RecordRules(sealer=Sealer(keys, "default")))
+        self.service = RecordService(self.store, "default", rules=RecordRules(sealer=keys and Sealer(keys, "default")))
         self.tools = (*tools_of(["records"], ToolDependencies(records=lambda: self.service)), fetch)
 
     async def ask(self, *script: Any, agent: str = "agent", thread: str = "abc", **grant: Any) -> list[ToolResult]:
