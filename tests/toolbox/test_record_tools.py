@@ -38,7 +38,9 @@ class World:
 
     def __init__(self, keys: KeyFile | None = None) -> None:
         self.store = MemoryStore()
-        self.service = RecordService(self.store, "default", rules=RecordRules(sealer=keys and Sealer(keys, "default")))
+        self.service = RecordService(
+            self.store, "default", rules=RecordRules(sealer=None if keys is None else Sealer(keys, "default"))
+        )
         self.tools = (*tools_of(["records"], ToolDependencies(records=lambda: self.service)), fetch)
 
     async def ask(self, *script: Any, agent: str = "agent", thread: str = "abc", **grant: Any) -> list[ToolResult]:
