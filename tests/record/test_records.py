@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.postgres_server import PostgresServer, new_schema
 from toolwire.errors import Conflict, NotFound, StoreError
 from toolwire.protocol import breadcrumbs
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordQuery, Sensitivity, Visibility
 from toolwire.protocol.records import AuditRow
 from toolwire.record import record_lists, record_rules
 from toolwire.record.contract import RecordStore, Store
+from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
@@ -324,6 +326,41 @@ async def test_history_and_changes_are_bounded_and_the_first_version_stays(
     assert [one.title for one in await store.record_history("r1")] == ["8", "7", "6", "5", "1"]
     assert (await store.create_record(a_record("r2", title="1"), key="k")).title == "1"
     assert [change.record.title for _, change in await store.record_changes()] == list("12345678")
+
+
+async def test_each_change_of_a_record_is_one_commit_and_those_of_a_moment_share_one(tmp_path: Path) -> None:
+    commits: list[int] = []
+    async with await SqliteStore.at(tmp_path) as store:
+        store.watch_commits(lambda changed, _: commits.append(changed))
+        record = await store.create_record(a_record(tags=("a", "b")), key="k", audit=NOTED)
+        await store.update_record(replace(record, tags=("c",)), 1, audit=NOTED)
+        await store.delete_record("r1", by="ann", audit=NOTED)
+        assert await store.expire_records() == []
+        assert commits == [1, 1, 1], "and where nothing has expired there is none"
+        await asyncio.gather(*(store.create_record(a_record(f"r{number}")) for number in range(20)))
+        assert sum(commits) == 23
+        assert len(commits) <= 6
+
+
+async def test_records_survive_their_process_and_come_along_in_a_backup(tmp_path: Path) -> None:
+    async with await SqliteStore.at(tmp_path / "home") as store:
+        record = await store.create_record(a_record(title="Blue whale"), key="k")
+        record = await store.update_record(replace(record, tags=("a",)), 1)
+        await store.backup(tmp_path / "copy")
+    for home in ("home", "copy"):
+        async with await SqliteStore.at(tmp_path / home) as store:
+            assert [one.value for one in await store.records(RecordQuery(text="whale", all_tags=("a",)))] == [record]
+            assert (await store.create_record(a_record("r2", title="Blue whale"), key="k")).version == 1
+            assert [kind for kind, _, _ in await changes(store)] == ["created", "updated"]
+
+
+async def test_a_backup_of_a_server_has_its_records(postgres: PostgresServer, tmp_path: Path) -> None:
+    async with await PostgresStore.on(postgres.url, tmp_path / "home", schema=new_schema()) as server:
+        record = await server.create_record(a_record(title="Blue \x00 whale", uses_left=2))
+        await server.backup(tmp_path / "copy")
+    async with await SqliteStore.at(tmp_path / "copy") as store:
+        assert [one.value for one in await store.records(RecordQuery(text="whale"))] == [record]
+        assert (await store.use_record("r1")).uses_left == 1
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

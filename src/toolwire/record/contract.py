@@ -725,16 +725,20 @@ class RecordStore(Protocol):
     """
 
     async def create_record(self, record: Record, *, key: str = "", audit: Sequence[AuditRow] = ()) -> Record:
-        """Keep a new record as its version 1. With a `key`, each author's first record under that key is given back.
+        """Keep a new record as its version 1. With a `key`, each author's first record under that key is given back,
+        as it was then: who gets another id than it gave was not the first.
 
-        Raises `Conflict` where the id is taken, and where the key was used for other content.
+        Raises `Conflict` where the id is taken, where the record is too large or has names that no store can look for,
+        where the key was used for other content, and where the record of the key is gone: a key is known for a month
+        longer.
         """
         ...
 
     async def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Record:
         """Keep the next version of a record, in the place of version `expected`; gives it back with its number.
 
-        Raises `NotFound`, and `Conflict` where another version is the current one.
+        Its creation stays as it is, and so do the uses that are left unless it has another lifetime. Raises `NotFound`,
+        and `Conflict` where another version is the current one, or the new one is too large.
         """
         ...
 
@@ -762,7 +766,10 @@ class RecordStore(Protocol):
     async def record_history(
         self, record_id: str, *, limit: int = 50, before: int | None = None, project: str = "default"
     ) -> list[Record]:
-        """The versions of a record, the newest first, with `before` those below that version. Raises `NotFound`."""
+        """The versions of a record, the newest first, with `before` those below that version. Raises `NotFound`.
+
+        The first version and the newest thousand are kept.
+        """
         ...
 
     async def record_changes(
