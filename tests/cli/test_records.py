@@ -117,7 +117,7 @@ def test_serve_gives_the_tokens_of_the_settings_their_roles(tmp_path: Path) -> N
         ANN="token-of-ANN", EVE="token-of-EVE", ADA="token-of-ADA", ZED="token-of-ZED",
     )  # fmt: skip
     note: dict[str, Any] = {"schema_name": "note.v1", "title": "Door", "visibility": "public"}
-    agent = {**note, "schema_name": "agent.def.v1"}
+    agent = {**note, "schema_name": "agent.def.v1", "context": {"name": "porter", "system_prompt": "Open doors."}}
     try:
         url = address(first_line(process))
         with httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False, verify=NO_TLS) as http:

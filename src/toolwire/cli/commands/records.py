@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -11,6 +12,7 @@ from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.records import record_service
 from toolwire.assemble.stores import store_of
+from toolwire.breadcrumbs.bootstrap import MOST_FILES, BadFiles, LoadedRecord, load_records, read_entries
 from toolwire.breadcrumbs.found import FoundRecord
 from toolwire.breadcrumbs.new_records import LONGEST_CONTEXT, read_new_record
 from toolwire.breadcrumbs.queries import read_query
@@ -26,6 +28,7 @@ from toolwire.cli.terminal.identity import system_user
 from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import encode_json
 from toolwire.cli.terminal.screen import Screen
+from toolwire.define.service_files import ENDINGS, LARGEST_FILE
 from toolwire.errors import InvalidRecord, NotFound, SettingsError
 from toolwire.protocol.breadcrumbs import Record
 from toolwire.protocol.values import replace
@@ -252,6 +255,66 @@ def search(
         [(one.record.id, f"{one.score:.3f}", one.method, one.record.schema_name, one.record.title) for one in found],
     )
     return Exit.DONE
+
+
+@records.command("bootstrap", cls=CliCommand)
+def bootstrap(
+    places: Annotated[
+        list[str], typer.Argument(metavar="FOLDER", help="Folders or files: JSON, YAML or TOML with records.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    home: Home = None,
+    project: Project = "default",
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Load records from files: types, agents, schedules, configurations. What is there already is updated.
+
+    Nothing is loaded where a file cannot be read. A run can be repeated: what has not changed stays as it is.
+    """
+    place, screen = _opened(home, project, no_color=no_color)
+    _require_lasting(place)
+    try:
+        entries = read_entries({file: read_bytes(file, LARGEST_FILE + 1) for file in _files_in(places)})
+    except BadFiles as wrong:
+        listed = "\n".join(f"- {fault}" for fault in wrong.faults)
+        raise SettingsError(f"nothing was loaded:\n{listed}") from None
+    loaded = _with_records(place, lambda service, caller: load_records(service, entries, caller, dry_run=dry_run))
+    if as_json:
+        screen.json([_loaded_object(one) for one in loaded])
+    else:
+        for one in loaded:
+            about = one.error or f"{one.entry.new.schema_name} {one.entry.identity}"
+            screen.tell(f"{one.outcome}: {about}", "red" if one.error else "green")
+        screen.tell(f"{len(loaded)} records{' (nothing was written)' if dry_run else ''}.", "dim")
+    return Exit.FAILED if any(one.error for one in loaded) else Exit.DONE
+
+
+def _files_in(places: list[str]) -> list[str]:
+    """The files that are named, and those in folders that are named, by name. Raises SettingsError."""
+    found: dict[str, None] = {}
+    for named in places:
+        path = Path(named)
+        inside = sorted(str(one) for one in path.rglob("*") if one.suffix in ENDINGS and one.is_file())
+        if path.is_dir() and not inside:
+            raise SettingsError(f"{named} has no files that end in {', '.join(ENDINGS)}")
+        found |= dict.fromkeys(inside if path.is_dir() else [named])
+    if len(found) > MOST_FILES:
+        raise SettingsError(f"there are {len(found)} files; at most {MOST_FILES} can be loaded at once")
+    return list(found)
+
+
+def _loaded_object(one: LoadedRecord) -> dict[str, Any]:
+    return {
+        "file": one.entry.file,
+        "line": one.entry.line,
+        "schema_name": one.entry.new.schema_name,
+        "title": one.entry.new.title,
+        "outcome": one.outcome,
+        "id": None if one.record is None else one.record.id,
+        "version": None if one.record is None else one.record.version,
+        "error": one.error,
+    }
 
 
 def _opened(home: str | None, project: str, *, no_color: bool) -> tuple[ProjectFolder, Screen]:

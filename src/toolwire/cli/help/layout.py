@@ -50,6 +50,10 @@ EXAMPLES = {
         "toolwire registry remove web_search@1.2",
         "toolwire registry remove web_search --all",
     ),
+    "toolwire records bootstrap": (
+        "toolwire records bootstrap records/",
+        "toolwire records bootstrap --dry-run agents.yaml",
+    ),
     "toolwire records list": (
         "toolwire records list --schema note.v1 --tag house",
         "toolwire records list --text fence",
