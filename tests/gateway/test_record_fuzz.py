@@ -22,7 +22,8 @@ OPERATIONS = [
     f"{method} {RECORDS}{rest}"
     for method, rest in [
         ("POST", ""), ("GET", ""), ("POST", "/search"), ("GET", "/search"), ("GET", "/{id}"), ("GET", "/{id}/full"),
-        ("GET", "/{id}/history"), ("PATCH", "/{id}"), ("DELETE", "/{id}"),
+        ("GET", "/{id}/history"), ("PATCH", "/{id}"), ("DELETE", "/{id}"), ("GET", "/{id}/signing-keys"),
+        ("POST", "/{id}/redeliver"),
     ]
 ]  # fmt: skip
 SENT = {name: name for name in ("method", "url", "params", "json", "headers")} | {"data": "content"}
@@ -31,7 +32,7 @@ WAYS = [
     (label, mode)
     for label in OPERATIONS
     for mode in (FITTING, OTHER)
-    if (mode is FITTING or not label.endswith("full"))
+    if (mode is FITTING or not label.endswith(("full", "keys", "redeliver")))
 ]
 """Any text is an id, so no request for the whole of a record is another one than a fitting one."""
 

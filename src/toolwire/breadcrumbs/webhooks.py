@@ -114,6 +114,7 @@ class Webhooks:
         self._poll_s = poll_s
         self._project = records.project
         self._token = ""
+        self._idle_at = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -155,6 +156,8 @@ class Webhooks:
 
     async def step(self) -> bool:
         """Do what is due, if this process is the one that delivers; whether there may be more at once."""
+        if not self._token and not await self._has_subscriptions():
+            return False
         if not await self._holds_lock():
             self._forget()
             return False
@@ -169,6 +172,18 @@ class Webhooks:
             await self._save_cursor()
         retried = await self._retry()
         return bool(rows) or retried
+
+    async def _has_subscriptions(self) -> bool:
+        """Whether there is anything to do: most projects have no webhooks, and need neither a lock nor a cursor."""
+        newest = await self._store.last_change(project=self._project)
+        if newest == self._idle_at:
+            return False
+        for schema_name in (SUBSCRIPTION, DELIVERY):
+            query = RecordQuery(schema_name=schema_name)
+            if await self._store.records(query, limit=1, project=self._project):
+                return True
+        self._idle_at = newest
+        return False
 
     async def _holds_lock(self) -> bool:
         if not self._token:
