@@ -148,12 +148,18 @@ class Journey:
             return await self.finish()
         if isinstance(plan, str):
             return await self._skip(plan, Code.INVALID_PARAMS)
-        for place in plan:
-            outcome = await asyncio.shield(tasks[place])
-            if isinstance(outcome, Waiting):
-                return outcome
-            if outcome.is_failure:
-                return await self._skip(f"it depends on a call of {outcome.name!r} that did not succeed", Code.CANCELED)
+        try:
+            for place in plan:
+                outcome = await asyncio.shield(tasks[place])
+                if isinstance(outcome, Waiting):
+                    return outcome
+                if outcome.is_failure:
+                    reason = f"it depends on a call of {outcome.name!r} that did not succeed"
+                    return await self._skip(reason, Code.CANCELED)
+        except asyncio.CancelledError:
+            if not self._failed:  # as in `finish`
+                await asyncio.shield(self._cancel())
+            raise
         return await self.finish()
 
     async def _skip(self, reason: str, code: Code) -> ToolResult:
