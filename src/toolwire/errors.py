@@ -13,6 +13,7 @@ ToolwireError
 │   ├── StoreUnavailable     disk full, locked, unreadable, made by a newer version
 │   ├── NotFound              no turn, call or artifact with that id
 │   ├── Conflict             what is kept already stands in the way of what should be kept
+│   │   └── VersionConflict      another version of a record is the current one
 │   └── Fenced               another process owns this turn or call now; stop all side effects
 │       └── CallHeld             another claim on the call still lasts; wait for its result
 ├── InvalidRecord        a record, selector, lifetime or schedule cannot be used as it was asked for
@@ -112,6 +113,10 @@ class NotFound(StoreError):
 
 class Conflict(StoreError):
     """What is kept already stands in the way: the same id with other content, or too many. Nothing was changed."""
+
+
+class VersionConflict(Conflict):
+    """Another version of a record is the current one than the one that was to be changed. Read it, and try again."""
 
 
 class Fenced(StoreError):

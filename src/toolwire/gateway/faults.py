@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from toolwire.errors import Conflict, ModelError, ModelUnavailable, NotFound, StoreError, StoreUnavailable
+from toolwire.errors import (
+    Conflict,
+    ModelError,
+    ModelUnavailable,
+    NotFound,
+    StoreError,
+    StoreUnavailable,
+    VersionConflict,
+)
 from toolwire.models.failures import LONGEST_QUOTE, ProviderSite
 from toolwire.models.payloads import read_json
 from toolwire.wire.encode.outbound import Json
@@ -65,6 +73,7 @@ def told_to_client(what: str) -> Iterator[None]:
 
 _STORE_ERRORS: tuple[tuple[type[StoreError], int, str], ...] = (
     (NotFound, 404, "{}_not_found"),
+    (VersionConflict, 412, "version_conflict"),
     (Conflict, 409, "{}_conflict"),
     (StoreUnavailable, 503, "store_unavailable"),
 )

@@ -15,7 +15,7 @@ from toolwire.breadcrumbs.queries import FILTERS, MOST_FILTER_TAGS, read_query
 from toolwire.breadcrumbs.record_json import record_object
 from toolwire.breadcrumbs.rules.schemas import LONGEST_SCHEMA_NAME, NAME_PATTERN
 from toolwire.breadcrumbs.service import LONGEST_KEY, LONGEST_TEXT, MOST_FOUND
-from toolwire.errors import Conflict, InvalidRecord
+from toolwire.errors import InvalidRecord
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.guard import read_body
 from toolwire.gateway.openapi import (
@@ -231,10 +231,7 @@ class RecordRoutes:
             raise Rejected(Fault(428, "version_required", why))
         body = await self._body(request)
         async with self._access.service() as records:
-            try:
-                kept = await records.patch(request.path_params["id"], body, expected, caller)
-            except Conflict as other:
-                raise Rejected(Fault(412, "version_conflict", str(other))) from None
+            kept = await records.patch(request.path_params["id"], body, expected, caller)
         return json_response(record_object(kept), headers=_etag(kept))
 
     async def delete(self, request: Request) -> Response:
@@ -242,10 +239,7 @@ class RecordRoutes:
         caller = self._access.require_caller(request)
         expected = _expected_version(request)
         async with self._access.service() as records:
-            try:
-                await records.delete(request.path_params["id"], caller, expected=expected)
-            except Conflict as other:
-                raise Rejected(Fault(412, "version_conflict", str(other))) from None
+            await records.delete(request.path_params["id"], caller, expected=expected)
         return Response(status_code=204)
 
     async def _body(self, request: Request) -> dict[str, Any]:
