@@ -55,6 +55,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     stored_pages.PAGES: help_page.data,
     DOCS / "guide.md": partial(with_snippets, DOCS / "guide.md"),
     DOCS / "observability.md": partial(with_snippets, DOCS / "observability.md"),
+    DOCS / "records.md": partial(with_snippets, DOCS / "records.md"),
     DOCS / "sandbox.md": partial(with_snippets, DOCS / "sandbox.md"),
     DOCS / "settings.md": partial(with_providers, DOCS / "settings.md"),
     tables.PAGE: tables.page,
