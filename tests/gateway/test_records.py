@@ -1,5 +1,6 @@
 """Records over HTTP: who may see and change which, versions and keys."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -98,6 +99,17 @@ async def test_a_patch_names_the_version_that_it_changes(gateway: Gateway) -> No
         assert told(await ann.patch(place, json={"title": "A"}, headers={"if-match": garbage})) == (400, "bad_record")
     assert told(await ann.patch(place, json={"title": "A"}, headers={"if-match": "7"})) == (412, "version_conflict")
     assert (await ann.get(place)).json() == made
+
+
+async def test_of_patches_for_one_version_at_the_same_time_one_is_made(gateway: Gateway) -> None:
+    made = await gateway.created(context={"count": 0})
+    place = f"{RECORDS}/{made['id']}"
+    bodies = [{"context": {f"by_{number}": True}} for number in range(6)]
+    answers = await asyncio.gather(
+        *(gateway["ANN"].patch(place, json=body, headers={"if-match": "1"}) for body in bodies)
+    )
+    assert sorted(answer.status_code for answer in answers) == [200] + [412] * 5
+    assert len((await gateway["ANN"].get(place)).json()["context"]) == 2
 
 
 async def test_records_are_listed_by_tags_schema_text_author_and_time(gateway: Gateway) -> None:

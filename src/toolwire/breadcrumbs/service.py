@@ -9,8 +9,8 @@ replies are read here as records too, and cannot be written.
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import field
 from typing import Any, Protocol
 from uuid import UUID, uuid5
@@ -48,7 +48,7 @@ from toolwire.breadcrumbs.rules.schemas import (
 )
 from toolwire.breadcrumbs.rules.seen_versions import seen_version
 from toolwire.breadcrumbs.rules.subscriptions import SUBSCRIPTION
-from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted, SettingsError
+from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted, SettingsError, VersionConflict
 from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery, Sensitivity
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow
@@ -155,7 +155,7 @@ class RecordService:
     async def patch(self, record_id: str, patch: Mapping[str, Any], expected: int, caller: Caller) -> Record:
         """Apply a JSON merge patch (RFC 7386) to version `expected`, and give back the next version.
 
-        Raises `NotFound`, `InvalidRecord`, `NotPermitted`, and `Conflict` where another version is the current one.
+        Raises `NotFound`, `InvalidRecord`, `NotPermitted`, and `VersionConflict` where another version is current.
         """
         if not isinstance(patch, Mapping):
             raise InvalidRecord('a patch is an object such as {"context": {"status": "done"}}')
@@ -164,13 +164,15 @@ class RecordService:
         async with self._audit_refusal(caller, before.schema_name, record_id):
             require_writer(caller)
             require_may_write(before.schema_name, caller)
+        _require_version(before, expected)  # a patch of what was read is no patch of another version
         after = self._patched(before, patch, caller)
         async with self._audit_refusal(caller, before.schema_name, record_id):
             require_may_change(before, after, caller)
             require_same_decision(before.tags, after.tags, caller)
         after = await self._as_kept(after)
         audit = [self._audit_row("record_updated", replace(after, version=expected + 1), caller)]
-        return _shown(await self._store.update_record(after, expected, audit=audit))
+        with _told_as_version_conflict():
+            return _shown(await self._store.update_record(after, expected, audit=audit))
 
     async def decide(self, record_id: str, caller: Caller, *, approve: bool, reason: str = "") -> Record:
         """Approve or reject a record that is a draft or pending: its tags say so from then on, the audit log says why.
@@ -189,7 +191,8 @@ class RecordService:
         )  # fmt: skip
         row = self._audit_row("record_approved" if approve else "record_rejected", after, caller)
         row = replace(row, detail={**row.detail, "reason": reason})
-        return _shown(await self._store.update_record(after, before.version, audit=[row]))
+        with _told_as_version_conflict():
+            return _shown(await self._store.update_record(after, before.version, audit=[row]))
 
     async def version_seen(self, record_id: str, caller: Caller) -> int | None:
         """The version of a record that earlier steps of the caller's turn have shown; None where they showed none."""
@@ -199,18 +202,20 @@ class RecordService:
     async def delete(self, record_id: str, caller: Caller, *, expected: int | None = None) -> Record:
         """Delete a record with its history; gives back its last version.
 
-        Raises `NotFound`, `NotPermitted`, and `Conflict` where another version than `expected` is the current one.
+        Raises `NotFound`, `NotPermitted`, and `VersionConflict` where another version is current.
         """
         before = await self._visible(record_id, caller)
         async with self._audit_refusal(caller, before.schema_name, record_id):
             require_writer(caller)
             require_may_write(before.schema_name, caller)
+        if expected is not None:
+            _require_version(before, expected)
         audit = [self._audit_row("record_deleted", before, caller)]
-        return _shown(
-            await self._store.delete_record(
+        with _told_as_version_conflict():
+            gone = await self._store.delete_record(
                 before.id, by=caller.author, expected=expected, audit=audit, project=self.project
             )
-        )
+        return _shown(gone)
 
     async def read(self, record_id: str, caller: Caller) -> Record:
         """The current version; of a record that ends with its use, this is one use. Raises `NotFound`."""
@@ -465,6 +470,22 @@ def _shown(record: Record) -> Record:
 def _session_of(caller: Caller) -> str | None:
     """The turn whose session bounds what a caller reads of results and replies: a model sees its own session only."""
     return caller.turn_id if caller.role is Role.MODEL else None
+
+
+def _require_version(record: Record, expected: int) -> None:
+    if record.version != expected:
+        raise VersionConflict(
+            f"record {record.id!r} is at version {record.version}, not {expected}; read it, and make the change again"
+        )
+
+
+@contextmanager
+def _told_as_version_conflict() -> Iterator[None]:
+    """A change of a record that was read before is refused by the store only where another one was faster."""
+    try:
+        yield
+    except Conflict as other:
+        raise VersionConflict(str(other)) from None
 
 
 def _not_found(record_id: str) -> NotFound:
