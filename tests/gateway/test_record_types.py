@@ -99,6 +99,8 @@ BROKEN: dict[str, Any] = {
             "$defs": {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 4} for n in range(12)} | {"a12": {}},
         },
     },
+    "a schema under another name": {"defines_schema": "note.v1", "schema": {"type": "object"}, "llm_hints": {}},
+    "nothing about the type": {"defines_schema": "note.v1", "description": "Notes"},
     "hints that are text": {"defines_schema": "note.v1", "llm_hints": "short"},
 }
 

@@ -25,6 +25,7 @@ from toolwire.protocol.values import dataclass
 from toolwire.record.contract import RecordStore
 
 JSON_SCHEMA = "json_schema"
+_DEFINING = ("defines_schema", JSON_SCHEMA, "llm_hints", "description", "category", "version", "examples")
 # Checking a context against a schema that refers to itself takes at most this many steps: a fraction of a second.
 _MOST_STEPS = 50_000
 _MOST_KNOWN = 256
@@ -63,10 +64,13 @@ def _sentence(first: ValidationError, schema: Mapping[str, Any]) -> str:
 def read_definition(record_id: str, version: int, context: Mapping[str, Any], hints: Any) -> RecordType:
     """The type that a definition defines. Raises `InvalidRecord` for one that is broken."""
     name = defined_by(context)
+    _require_defining(context)
     inner = context.get("llm_hints")
     if hints is None and inner is not None:
         hints = check_hints(inner, "context.llm_hints")
     schema = context.get(JSON_SCHEMA)
+    if schema is None and hints is None:
+        raise InvalidRecord(f"the definition says nothing about {name}: give context.{JSON_SCHEMA}, llm_hints, or both")
     if schema is None:
         return RecordType(name, record_id, version, None, None, hints)
     if not isinstance(schema, Mapping):
@@ -76,6 +80,16 @@ def read_definition(record_id: str, version: int, context: Mapping[str, Any], hi
     except DefinitionError as wrong:
         raise InvalidRecord(str(wrong)) from None
     return RecordType(name, record_id, version, schema, validator, hints)
+
+
+def _require_defining(context: Mapping[str, Any]) -> None:
+    """Raises `InvalidRecord` for a name that no definition has: a schema under another one would check nothing."""
+    for key in context:
+        if key not in _DEFINING:
+            raise InvalidRecord(
+                f"context.{str(key)[:40]} has no meaning in a definition; there are {', '.join(_DEFINING)}, and the "
+                f"schema of a type is {JSON_SCHEMA}"
+            )
 
 
 class RecordTypes:

@@ -63,7 +63,12 @@ def list_records(
     until: Until = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 20,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="CURSOR", help="Older ones: those before this cursor.")
+        int | None,
+        typer.Option(
+            "--before",
+            metavar="CURSOR",
+            help="The next page: records before this cursor, which each row of --json has.",
+        ),
     ] = None,
     home: Home = None,
     project: Project = "default",
