@@ -117,7 +117,7 @@ async def test_filters_hold_for_a_search(store: Store, search: HybridSearch) -> 
 
 
 async def hidden_notes(store: Store) -> None:
-    text = "Nightly backup of the database for the merger with Initech"
+    text = "Nightly database backup, Initech"  # nearer to the queries than what may be seen
     await store.create_record(a_note("private", text, visibility=Visibility.PRIVATE))
     await store.create_record(a_note("pii", text, sensitivity=Sensitivity.PII))
     await store.create_record(a_note("secret", text, sensitivity=Sensitivity.SECRET))
@@ -131,7 +131,7 @@ async def test_T251_records_that_a_caller_may_not_see_are_not_found_by_content(
     """Nor do they show in the scores of what is found, which are the same as without them."""
     await keep_notes(store)
     service = service_of(store, search)
-    asked = ("merger with Initech", "takeover of a company", "nightly database backup", "copy stored data every night")
+    asked = ("Initech", "merging Initech", "nightly database backup", "nightly database backup, Initech")
     before = [await service.search(text, BOB, nn=50) for text in asked]
     await hidden_notes(store)
     assert [await service.search(text, BOB, nn=50) for text in asked] == before
