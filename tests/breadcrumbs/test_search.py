@@ -206,15 +206,24 @@ async def test_without_vectors_words_are_enough_and_results_say_so(opened: Any, 
 
 
 async def test_many_new_records_are_embedded_beside_the_search() -> None:
+    """A search waits for some of them. Also a process that ends then has got on, and the next one has less to do."""
     store = MemoryStore(clock=lambda: NOW)
-    for number in range(project_vectors.EMBEDDED_AT_ONCE + 1):
+    for number in range(project_vectors.EMBEDDED_AT_ONCE * 2):
         await store.create_record(a_note(f"n{number}", f"Backup number {number}", created_at=NOW + number))
+
+    async def missing() -> int:
+        rows = await store.record_vectors(model=StaticEmbedding.name)
+        return sum(row.bits is None for row in rows)
+
+    ends_early = HybridSearch(store)
+    assert len(await ends_early.find("backup", RecordQuery(), nn=5, project="default")) == 5
+    await ends_early.close()
+    assert await missing() == project_vectors.EMBEDDED_AT_ONCE
     search = HybridSearch(store)
-    first = await search.find("backup", RecordQuery(), nn=5, project="default")
-    assert {one.method for one in first} == {"text"}
+    await search.find("backup", RecordQuery(), nn=5, project="default")
     await search.finish("default")
-    later = await search.find("backup", RecordQuery(), nn=5, project="default")
-    assert "hybrid" in {one.method for one in later}
+    assert await missing() == 0
+    assert "hybrid" in {one.method for one in await search.find("backup", RecordQuery(), nn=5, project="default")}
     await search.close()
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from toolwire.assemble.project import ProjectFolder
 from toolwire.breadcrumbs.rules.callers import Role
 from toolwire.breadcrumbs.sealing import KeyFile, Sealer
+from toolwire.breadcrumbs.search import HybridSearch, open_embedding
 from toolwire.breadcrumbs.service import RecordKeeper, RecordRules, RecordService
 
 
@@ -14,7 +16,8 @@ def record_service(project: ProjectFolder, store: RecordKeeper) -> RecordService
     """The one way to a project's records."""
     chosen = project.settings.records
     keys = KeyFile(Path(chosen.key_file) if chosen.key_file else None)
-    rules = RecordRules(strict=chosen.strict, sealer=Sealer(keys, project.name))
+    search = HybridSearch(store, partial(open_embedding, chosen.embedding, chosen.embedding_url or ""))
+    rules = RecordRules(strict=chosen.strict, sealer=Sealer(keys, project.name), search=search)
     return RecordService(store, project.name, rules=rules)
 
 

@@ -21,3 +21,7 @@ class RecordSearch(Protocol):
     async def find(self, text: str, query: RecordQuery, *, nn: int, project: str) -> list[FoundRecord]:
         """The `nn` records that fit best, the best first."""
         ...
+
+    def stop(self) -> None:
+        """Stop what is done in the background. It can be used again."""
+        ...

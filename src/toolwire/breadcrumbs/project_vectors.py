@@ -69,12 +69,15 @@ class ProjectVectors:
             if not self._rest.done():
                 return
             rest, self._rest = self._rest, None
-            rest.result()
+            if not rest.cancelled():
+                rest.result()
         async with self._lock:
             if self._monotonic() - self._looked > STALE_S:
                 self.index, self._cursor = vectors.VectorIndex(), 0
             while rows := await self._changes(ROWS_AT_ONCE):
                 if sum(row.bits is None for row in rows) > EMBEDDED_AT_ONCE:
+                    # Also a process that ends after this search has done some of it.
+                    await self._take(rows[:EMBEDDED_AT_ONCE])
                     self._rest = asyncio.create_task(self._embed_rest())
                     self._rest.add_done_callback(_look_at)
                     return
@@ -88,10 +91,15 @@ class ProjectVectors:
             await self._rest
             await self.finish()
 
-    async def close(self) -> None:
+    def stop(self) -> None:
         """Stop what is done in the background. The next process goes on with it."""
         if self._rest is not None:
             self._rest.cancel()
+
+    async def close(self) -> None:
+        """The same, and wait until it has stopped."""
+        self.stop()
+        if self._rest is not None:
             await asyncio.gather(self._rest, return_exceptions=True)
 
     async def _changes(self, limit: int) -> list[VectorRow]:

@@ -11,7 +11,8 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from toolwire.breadcrumbs.found import FoundRecord
@@ -36,7 +37,8 @@ STATIC, NONE = "static", "none"
 """Embeddings that are not models of a provider: the one that comes with the extra, and none at all."""
 MOST_RANKED = 100
 _CANDIDATES = 200
-_MOST_COUNTED = 5_000
+_MOST_COUNTED = 2_000
+_MOST_READ = 500
 _MOST_REQUIRED = 8
 _NEAR = (400, 4_000)
 _FEW = 4_000
@@ -94,6 +96,11 @@ class HybridSearch:
         if (embedding := await self._embedding()) is not None:
             await (await self._vectors_of(project, embedding)).finish()
 
+    def stop(self) -> None:
+        """Stop what is done in the background."""
+        for project in self._projects.values():
+            project.stop()
+
     async def close(self) -> None:
         """Stop what is done in the background, and let go of connections. Harmless when called twice."""
         for project in self._projects.values():
@@ -109,21 +116,38 @@ class HybridSearch:
         matches = [narrowed(whole, [word]) for word in words]
         total, *counts = await self._store.count_matching([whole, *matches], most=_MOST_COUNTED, project=project)
         weights = word_weights(words, counts, total)
-        known = {word for word, count in zip(words, counts, strict=True) if count}
-        numbers = await self._candidates([word for word in weights if word in known], query, project)
-        lines = await self._store.words_of_records(numbers, project=project)
-        fitting = set(await self._store.fitting_records(list(lines), query, project=project))
-        return rank_by_words({n: line for n, line in lines.items() if n in fitting}, weights, MOST_RANKED)
+        having = dict(zip(words, counts, strict=True))
+        fitting = await self._candidates({word: having[word] for word in weights if having[word]}, query, project)
+        lines = await self._store.words_of_records(fitting, project=project)
+        return rank_by_words(lines, weights, MOST_RANKED)
 
-    async def _candidates(self, words: Sequence[str], query: RecordQuery, project: str) -> list[int]:
-        """Records with all words; where these are few, also those with the rarest of them, and then with any."""
+    async def _candidates(self, words: Mapping[str, int], query: RecordQuery, project: str) -> list[int]:
+        """Records that fit and have some of these words: the rarest first, each with how many records have it.
+
+        Who may read a record is looked at afterwards, where that is cheap, unless it leaves little of what was found.
+        """
         if not words:
             return []
-        within = match_of(query, project)
-        required = words[:_MOST_REQUIRED]
-        wanted = dict.fromkeys((len(required), -(-len(required) * 2 // 3), 2))
-        tiers = [narrowed(within, required[:size]) for size in wanted if size <= len(words)]
-        tiers.append(narrowed(within, any_of=words))
+        match, loose = match_of(query, project), match_of(replace(query, reader=None, without_pii=False), project)
+        found = await self._with_words(words, loose, query)
+        fitting = await self._store.fitting_records(found, query, project=project)
+        if match != loose and len(fitting) < len(found) // 2:
+            found = await self._with_words(words, match, query)
+            fitting = await self._store.fitting_records(found, query, project=project)
+        return fitting
+
+    async def _with_words(self, words: Mapping[str, int], within: WordMatch, query: RecordQuery) -> list[int]:
+        """All that a narrow query means, or all that have rare words; else what has all words, or at least some."""
+        if _narrows(query):
+            all_of_it = await self._matching(within, query, _MOST_READ)
+            if len(all_of_it) < _MOST_READ:
+                return all_of_it
+        rare = [word for word, sum_of in zip(words, accumulate(words.values()), strict=True) if sum_of < _MOST_READ]
+        if rare:  # records with all words are among those with the rarest
+            return await self._matching(narrowed(within, any_of=rare), query, _MOST_READ)
+        required = list(words)[:_MOST_REQUIRED]
+        tiers = [narrowed(within, required[:size]) for size in dict.fromkeys((len(required), 2)) if size <= len(words)]
+        tiers.append(narrowed(within, any_of=list(words)))
         found: dict[int, None] = {}
         for tier in tiers:
             if len(found) < _CANDIDATES // 2:

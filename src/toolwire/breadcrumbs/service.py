@@ -53,7 +53,7 @@ from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery, Sen
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.values import dataclass, replace
-from toolwire.record.contract import AuditStore, Numbered, RecordStore
+from toolwire.record.contract import AuditStore, Numbered, RecordIndexStore, RecordStore
 
 _log = logging.getLogger(__name__)
 MOST_LISTED, MOST_FOUND = 1_000, 50
@@ -65,7 +65,7 @@ MOST_CALLS = 1_000
 _KEYED = UUID("6c0f6d0e-3c7e-4f0b-9a5e-2f7d1b8f4c11")
 
 
-class RecordKeeper(RecordStore, AuditStore, TurnsAndCalls, Protocol):
+class RecordKeeper(RecordStore, RecordIndexStore, AuditStore, TurnsAndCalls, Protocol):
     """What the service needs of a store."""
 
 
@@ -109,8 +109,10 @@ class RecordService:
         self.project = project
 
     def close(self) -> None:
-        """End what renders views. The service can be used again."""
+        """End what renders views and what a search does in the background. The service can be used again."""
         self._views.close()
+        if self._rules.search is not None:
+            self._rules.search.stop()
 
     async def create(self, new: NewRecord, caller: Caller, *, key: str = "") -> Record:
         """Keep a new record. With a `key`, the caller's first record under that key comes back, as it was created.

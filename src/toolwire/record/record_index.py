@@ -67,11 +67,14 @@ PG_INSTEAD = {
 }
 """The questions to the full-text index, as PostgreSQL is asked them."""
 _NUMBERED = "number IN (SELECT CAST(value AS INTEGER) FROM json_each(?))"
+# Rows are found by their numbers, and then looked at: an index of a project would be read from end to end.
 _WORDS = f"""
-    SELECT w.number, w.words FROM record_words w JOIN record_vectors v ON v.number = w.number
-    WHERE w.{_NUMBERED} AND v.project = ?
+    SELECT number, words FROM record_words
+    WHERE {_NUMBERED} AND (SELECT v.project FROM record_vectors v WHERE v.number = record_words.number) = ?
 """  # noqa: S608
-_VECTORS = f"SELECT number, vector FROM record_vectors WHERE {_NUMBERED} AND model = ? AND project = ? AND state = 1"  # noqa: S608
+_VECTORS = f"""
+    SELECT number, vector FROM record_vectors WHERE {_NUMBERED} AND model = ? AND project || '' = ? AND state = 1
+"""  # noqa: S608
 _CHANGES = """
     SELECT changed, number, state, model, bits FROM record_vectors WHERE project = ? AND changed > ?
     ORDER BY changed LIMIT ?

@@ -559,6 +559,16 @@ class RecordSettings(Section):
         default=(),
         description="Hosts that webhooks of subscriptions may reach even though they are not on the public internet.",
     )
+    embedding: str = Field(
+        default="static",
+        min_length=1,
+        description="What gives vectors to records, for search by meaning: `static` comes with the extra `records` and "
+        "sends nothing, `none` searches by words alone, and `openai:text-embedding-3-small` or another model of a "
+        "server with the OpenAI API is sent what records say (not those that are pii or secret).",
+    )
+    embedding_url: str | None = Field(
+        default=None, min_length=1, description="Address of that server, such as http://host/v1, where it has its own."
+    )
 
 
 class StoreSettings(Section):
