@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,13 @@ from toolwire.wire.codecs.stored import write_grant
 ECHO = {"type": "call", "tool": "echo", "arguments": {"message": "hello"}}
 
 
-def add_overdue(folder: Path, action: dict[str, Any], **more: Any) -> str:
+def add_overdue(folder: Path, action: dict[str, Any], project: str = "default", **more: Any) -> str:
     """A schedule of an hour ago, due since: with a clock of its own there is nothing to wait for."""
 
     async def create() -> str:
         store = await SqliteStore.at(folder / ".toolwire")
         try:
-            records = RecordService(of_project(store, "default"), "default", clock=lambda: time.time() - 3_600)
+            records = RecordService(of_project(store, project), project, clock=lambda: time.time() - 3_600)
             context = {"interval": {"type": "every", "minutes": 50}, "action": action, **more}
             return (await records.create(NewRecord(SCHEDULE, "Overdue", context=context), Caller("ann", Role.ADMIN))).id
         finally:
@@ -163,3 +164,33 @@ def test_T270_a_schedule_of_a_model_may_not_do_what_its_turn_could_not(inside: I
 
 def test_T270_control_with_the_permission_of_its_turn_it_may(inside: Inside, tmp_path: Path) -> None:
     assert "hello from the file" in overdue_reading(inside, tmp_path, ["records", "file_read"])
+
+
+def test_a_runner_of_all_projects_fires_the_schedules_of_each_in_its_own_folder(inside: Inside, tmp_path: Path) -> None:
+    """A project whose settings are broken is told of, and holds up no other one."""
+    for name in ("acme", "broken", "zoo"):
+        (tmp_path / "projects" / name).mkdir(parents=True)
+        add_overdue(tmp_path, ECHO, project=name)
+    (tmp_path / "projects" / "broken" / "toolwire.toml").write_text("nonsense = [", encoding="utf-8")
+
+    ran = inside("run", "--once", "--json", "--all-projects")
+
+    assert sorted(json.loads(line)["project"] for line in ran.out.splitlines()) == ["acme", "zoo"], ran.err
+    assert "project broken are not looked after" in ran.err
+
+
+def test_a_runner_that_is_killed_leaves_one_firing_to_be_finished_by_the_next(stage: Stage) -> None:
+    with scripted("It is 42.", "It is 42.") as model:
+        model.gates[1] = threading.Event()
+        profile = f'[profiles.main]\nprovider = "openai-compatible"\nmodel = "scripted"\nurl = "{model.url}"\n'
+        stage.settings(f'profile = "main"\n{profile}')
+        add_overdue(stage.folder, {"type": "ask", "question": "What is 6*7?"})
+        killed = stage.start("run", "--json")
+        model.wait_for_request(killed)
+        killed.kill()
+        killed.wait(LIMIT_S)
+        ran = stage.run("run", "--once", "--json")
+
+    [tick] = records_of(stage.folder, TICK)
+    assert (ran.json["turn_id"], ran.json["answer"]) == (tick.context["turn_id"], "It is 42."), ran.err
+    assert stage.run("status", "--json").json["turns"] == {"running": 0, "interrupted": 0, "ended": 1}

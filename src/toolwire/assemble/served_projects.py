@@ -60,6 +60,18 @@ class ServedProjects:
         for name in self.names:
             yield replace(self.own, name=name)
 
+    def known(self) -> list[str]:
+        """The projects by name; of all projects, those that have a folder, and that of this process."""
+        if not self.serves_all:
+            return list(self.names)
+        folder = self._folder
+        beneath = sorted(one.name for one in folder.iterdir() if one.is_dir()) if folder.is_dir() else []
+        return list(dict.fromkeys((self.own.name, *beneath)))
+
+    @property
+    def _folder(self) -> Path:
+        return (self.own.settings.folder or self.own.cwd) / self.own.settings.fleet.folder
+
     def open(self, name: str) -> ProjectFolder:
         """A project with its own folder and settings; the folder is made where it is missing. Raises SettingsError."""
         known = self._folders.get(name)
@@ -74,8 +86,7 @@ class ServedProjects:
             raise SettingsError(f"project {name[:80]!r} cannot be served by a fleet: {wrong}") from None
         if not (self.serves_all or name in self.names):
             raise SettingsError(f"project {name} is not served here; add it to fleet.projects")
-        base = self.own.settings.folder or self.own.cwd
-        folder = base / self.own.settings.fleet.folder / name
+        folder = self._folder / name
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as wrong:

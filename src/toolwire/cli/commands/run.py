@@ -174,8 +174,14 @@ async def _run_until_idle(runner: TurnRunner, jobs: "list[record_jobs.RecordJobs
 
 
 def _with_records(served: ServedProjects) -> list[ProjectFolder]:
-    """The projects whose schedules and agents are looked after here."""
-    return [served.own] if served.serves_all or not served.is_shared else [served.open(name) for name in served.names]
+    """The projects whose schedules and agents are looked after here. One whose settings are broken is left out."""
+    found = []
+    for name in served.known():
+        try:
+            found.append(served.open(name))
+        except SettingsError as wrong:
+            typer.echo(f"The records of project {name} are not looked after: {wrong}", err=True)
+    return found
 
 
 def _links(served: ServedProjects, store: ProjectStore, closing: AsyncExitStack) -> "dict[str, bus_link.BusLink]":
