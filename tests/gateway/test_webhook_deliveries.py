@@ -88,3 +88,17 @@ def test_a_delivery_survives_kill_9_and_arrives_again_under_the_same_id(stage: S
     assert is_signed(key.encode(), stamp, body, after["x-toolwire-signature"], time.time())
     assert stage.run("run", "--once").code == Exit.DONE
     assert receiver.told.empty(), "what has arrived is not sent again"
+
+
+def test_a_webhook_made_at_the_terminal_is_looked_after_by_run_and_doctor_tells_of_dead_letters(stage: Stage) -> None:
+    subscription = '{"selector": {"schema_name": "note.v1"}, "url": "http://127.0.0.1:9/"}'
+    made = stage.run("records", "create", "subscription.v1", subscription, "--json").json
+    stage.run("records", "create", "note.v1", "--title", "lost", "--ttl", "24h")
+    ran = stage.run("run", "--once")
+    (letter,) = stage.run("records", "list", "--schema", "webhook.dead_letter.v1", "--json").json
+    findings = stage.run("doctor", "--json").json["findings"]
+
+    assert ran.code == Exit.DONE, ran.err
+    assert letter["tags"] == [f"subscription:{made['id']}"]
+    (webhooks,) = [one for one in findings if one["what"] == "webhooks"]
+    assert (webhooks["state"], webhooks["said"]) == ("warn", "0 deliveries wait to be tried again, 1 were given up")

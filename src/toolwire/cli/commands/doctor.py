@@ -23,6 +23,7 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.state_ownership import require_own
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
+from toolwire.breadcrumbs.rules.deliveries import DEAD_LETTER, DELIVERY
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, Home, NoColor
 from toolwire.cli.resolve.project import current_project
@@ -33,6 +34,7 @@ from toolwire.cli.views.sandbox_engines import examine_all, sandbox_lines, table
 from toolwire.errors import ToolwireError
 from toolwire.execute.quota import share_of
 from toolwire.models.weights import KNOWN
+from toolwire.protocol.breadcrumbs import RecordQuery
 from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.providers import PROVIDERS
@@ -42,6 +44,7 @@ from toolwire.record.schema import connect
 OLDEST_PYTHON = (3, 11)
 OLDEST_SQLITE = (3, 35)
 _CONNECT_S = 0.5
+_MOST_COUNTED = 1_000
 _ENOUGH_GIB = 1.0
 _NARROWEST = 30
 _IN_FORCE, _FULL = ("PRAGMA journal_mode", "PRAGMA synchronous"), 2
@@ -153,20 +156,27 @@ def _store(place: ProjectFolder) -> Iterator[Finding]:
     if not place.store_exists and not (place.has_home and place.home.name == OWN_STATE):
         return
     try:
-        run_sync(_looked_into(place))
+        waiting, letters = run_sync(_looked_into(place))
     except ToolwireError as wrong:
         yield Finding("store", "broken", str(wrong), "or choose another home with --home DIR")
     else:
         yield Finding("store", "ok", "can be opened, and what it keeps of turns and calls can be read")
+        if waiting or letters:
+            told = f"{waiting} deliveries wait to be tried again, {letters} were given up"
+            advice = f"their owners find out why: records of type {DEAD_LETTER}" if letters else ""
+            yield Finding("webhooks", "warn" if letters else "ok", told, advice)
 
 
-async def _looked_into(place: ProjectFolder) -> None:
+async def _looked_into(place: ProjectFolder) -> tuple[int, int]:
+    """Read a little of everything; how many deliveries to webhooks wait, and how many are dead letters."""
     if not place.store_exists:
         await require_own(place.home, place.environ, store=False)
-        return
+        return 0, 0
     async with store_of(place) as store:
         await store.turns(limit=1)
         await store.audit_log(limit=1)
+        waiting = await store.records(RecordQuery(schema_name=DELIVERY), limit=_MOST_COUNTED)
+        return len(waiting), len(await store.records(RecordQuery(schema_name=DEAD_LETTER), limit=_MOST_COUNTED))
 
 
 def _durability(file: Path) -> Finding:
