@@ -136,6 +136,32 @@ def test_who_cannot_be_asked_is_said_with_who_can(
     assert not pi.runs
 
 
+def test_the_turn_of_an_absent_device_waits_while_its_process_ends_and_a_runner_takes_it_up(
+    stage: Stage, mosquitto: AnyBroker
+) -> None:
+    topics = Topics("absent")
+    settings = SETTINGS.format(url=f"mqtt://127.0.0.1:{mosquitto.mqtt_port}", prefix=topics.prefix)
+    queued = settings.replace(
+        "[grant]", 'offline = "queue"\nqueue_s = 60\n[devices.kitchen-pi]\nconfirm = true\n[grant]'
+    )
+    stage.settings(queued.replace("[devices.kitchen-pi]", '[devices.kitchen-pi]\ntier = "run"'))
+    with device_beside("kitchen-pi", mosquitto.mqtt_port, TOOLS, topics=topics):
+        assert stage.run("call", "read_temperature").code == Exit.WAITING
+    [asked] = stage.run("approvals", "--json").json
+    assert stage.run("approve", asked["id"]).code == Exit.DONE
+    left = stage.run("run", "--once", "--json")
+    waits = stage.run("status", "--json")
+    with device_beside("kitchen-pi", mosquitto.mqtt_port, TOOLS, topics=topics) as pi:
+        runner = stage.start("run", "--json")
+        assert runner.stdout is not None
+        ended = json.loads(runner.stdout.readline())
+
+    assert left.code in (Exit.DONE, Exit.WAITING), left.err
+    assert "a device with read_temperature" in left.out + left.err + waits.out
+    assert ended["answer"] == "45.6 °C"
+    assert sum(pi.runs.values()) == 1
+
+
 def test_what_only_the_grant_allows_is_asked_before_the_device_hears_of_it(stage: Stage, pi: SimulatedDevice) -> None:
     text = (stage.folder / "toolwire.toml").read_text()
     stage.settings(text + '[devices.kitchen-pi]\ntier = "run"\nconfirm = true\n')

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from toolwire.edge.orchestrator.client import DeviceClient, command_for
 from toolwire.edge.orchestrator.connection import DeviceConnection
 from toolwire.edge.orchestrator.executor import EdgeExecutor, EdgeLimits
 from toolwire.edge.orchestrator.offered import offered_tools
+from toolwire.edge.orchestrator.placements import StoredPlacements
 from toolwire.edge.orchestrator.unexpected import UnexpectedReports
+from toolwire.errors import Suspended
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.protocol.calls import ToolResult
@@ -28,6 +30,7 @@ from toolwire.protocol.events import CallProgress, Event, OutputDelta
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.values import replace
+from toolwire.protocol.waits import Until
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import ScriptedModel, call
@@ -256,6 +259,45 @@ async def test_a_call_that_waited_in_vain_is_never_sent(here: Place) -> None:
     assert code_of(result) is Code.UNAVAILABLE
     assert "was not started" in result.text
     assert shed.commands == []
+
+
+@pytest.mark.parametrize(("queue_s", "said"), [(60.0, "1=1"), (0.2, "was not started: the device shed is offline")])
+async def test_a_turn_waits_for_a_device_that_is_away_and_no_process_does(
+    here: Place, queue_s: float, said: str
+) -> None:
+    """It goes on when it is taken up after the device came back, or when its time is over. The call runs once."""
+    store, limits = MemoryStore(), EdgeLimits(queue_s=queue_s, stays_s=0.05, again_s=0.05)
+    async with here.hub(store=store, limits=limits) as one:
+        one.executor = EdgeExecutor(one.client, limits, StoredPlacements(store))
+        async with here.device("shed", TOOLS):
+            pass
+        await until(lambda: presence_of(one, "shed") == "offline")
+        with pytest.raises(Suspended) as left:
+            await one.agent(call("gpio_write", pin=1, value=1), "Done.").ask("Switch it on")
+        [wait] = left.value.waits
+        assert isinstance(wait, Until)
+        assert str(wait) == "a device with gpio_write"
+        with pytest.raises(Suspended):  # another process looks, and leaves it again
+            await one.agent("Done.").resume(left.value.turn_id)
+        if queue_s > 1:
+            async with here.device("shed", TOOLS) as shed:
+                await until(lambda: presence_of(one, "shed") == "online")
+                answer = await one.agent("Done.").resume(left.value.turn_id)
+            assert sum(shed.runs.values()) == 1
+        else:
+            answer = await ended(one, left.value.turn_id)
+
+    [card] = await store.calls()
+    assert card.result is not None
+    assert (answer.text, said in card.result.text) == ("Done.", True), card.result
+
+
+async def ended(one: Hub, turn_id: str) -> Any:
+    """Take a turn up until it does not wait any more, as a runner does."""
+    async with asyncio.timeout(BOUND_S):
+        while True:
+            with suppress(Suspended):
+                return await one.agent("Done.").resume(turn_id)
 
 
 @pytest.mark.parametrize(("name", "code"), [("gpio_write", Code.OUTCOME_UNKNOWN), ("peek", Code.TIMEOUT)])

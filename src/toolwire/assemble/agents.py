@@ -99,10 +99,12 @@ async def open_agent(
     intervene: "turn_loop.Intervene | None" = None,
     events: EventHub | None = None,
     link: "BusLink | None" = None,
+    leaves_turns: bool = False,
 ) -> AsyncIterator[Agent]:
     """The agent of a spec, closed at the end; the store stays open.
 
-    Its calls over the bus are sent by the `link` of this process; without one, the agent waits for their results.
+    Its calls over the bus are sent by the `link` of this process; without one, the agent waits for their results. With
+    `leaves_turns` it does not wait for devices that are offline: its turns do, and are taken up again.
 
     One that `resumes` a turn has no tools that the turn had not. Of the built-in tools `only` the named
     one is made, for a single call. What the model says is kept in the file `record`, if there is one.
@@ -122,7 +124,9 @@ async def open_agent(
         events = events if telemetry is None else _telling(events, telemetry)
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
         kept = _AgentRecords(project, store, closing)
-        made = _AgentFactory(project, store, user, spec, grant, tell, kept, over_bus, on_devices, telemetry)
+        made = _AgentFactory(
+            project, store, user, spec, grant, tell, kept, over_bus, on_devices, telemetry, leaves_turns
+        )  # fmt: skip
         toolbox = made.tools(closing, only)
         if telemetry is not None and telemetry.metrics is not None:
             telemetry.metrics.know_tools(toolbox)
@@ -238,7 +242,9 @@ async def open_agent_of(
     again = project_again(turn, flags, project)
     now = spec_of(again, None if turn.kind is TurnKind.CALL else again.settings.chosen())
     spec = resumed_spec(again, turn, now)
-    async with open_agent(again, store, Unattended(), spec, resumes=turn, events=events, link=link) as agent:
+    async with open_agent(
+        again, store, Unattended(), spec, resumes=turn, events=events, link=link, leaves_turns=True
+    ) as agent:
         await require_still_granted(agent.store, turn, agent.toolbox, agent.grant)
         yield agent
 
@@ -277,10 +283,11 @@ class _AgentFactory:
     over_bus: "BusDispatcher | None" = None
     on_devices: "DeviceLink | None" = None
     telemetry: Telemetry | None = None
+    leaves_turns: bool = False
 
     def executor(self) -> Executor:
         """What runs the calls of one agent."""
-        on_devices = None if self.on_devices is None else self.on_devices.executor()
+        on_devices = None if self.on_devices is None else self.on_devices.executor(leaves_turns=self.leaves_turns)
         return executor_of(self.project, self.over_bus, on_devices)
 
     def tools(self, closing: AsyncExitStack, only: str) -> Toolbox:

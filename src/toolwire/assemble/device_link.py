@@ -30,6 +30,7 @@ from toolwire.edge.orchestrator.presence import Device, DeviceRegistry, Presence
 from toolwire.edge.orchestrator.unexpected import UnexpectedReports
 from toolwire.errors import SettingsError
 from toolwire.protocol.tools import Tier, Tool
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.toolbox.agents.workers import DeviceView
 from toolwire.toolbox.user.canvas import Node
@@ -38,6 +39,8 @@ from toolwire.wire.mqtt.topics import Topics
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "nats": 4222, "tls": 4222}
 _LARGEST_FILE = 64 * 1024
+STAYS_S = 0.5
+"""How long a process that runs turns waits for a device; then the turn does."""
 
 _log = logging.getLogger(__name__)
 
@@ -87,9 +90,10 @@ class DeviceLink:
         there = {one.id: one for one in able if one.at(now) is Presence.ONLINE}
         return routing.choose(key, list(there), self.registry.load, lambda one: there[one].slots)
 
-    def executor(self) -> EdgeExecutor:
-        """A new one for each agent, which closes it."""
-        return EdgeExecutor(self.client, self._limits, self._placements)
+    def executor(self, *, leaves_turns: bool = False) -> EdgeExecutor:
+        """A new one for each agent, which closes it. A process that `leaves_turns` does not wait long for a device."""
+        limits = replace(self._limits, stays_s=STAYS_S) if leaves_turns else self._limits
+        return EdgeExecutor(self.client, limits, self._placements)
 
     async def know_devices(self, within_s: float) -> bool:
         return await self._connection.know_devices(within_s)

@@ -475,7 +475,8 @@ class Journey:
         except Suspended as child:
             services.store.pauses(card.turn_id, card.call.id)
             self._begun = False
-            return Waiting((ForTurn(child.turn_id), *child.waits))
+            sub_agent = (ForTurn(child.turn_id),) if child.turn_id else ()
+            return Waiting((*sub_agent, *child.waits))
         except asyncio.CancelledError:
             await asyncio.shield(services.recorder.record_told(context, allowed.tool.name))
             raise

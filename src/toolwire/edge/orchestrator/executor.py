@@ -6,6 +6,7 @@ again, under the same record: the device then repeats its report, or says that i
 
 import asyncio
 import hashlib
+import math
 import re
 from contextlib import suppress
 from time import perf_counter
@@ -19,7 +20,7 @@ from toolwire.edge.orchestrator.offered import ADDRESSEE
 from toolwire.edge.orchestrator.placements import Placements
 from toolwire.edge.orchestrator.presence import CONFIRM_S, Device, Presence
 from toolwire.edge.orchestrator.routing import choose
-from toolwire.errors import BusError
+from toolwire.errors import BusError, Suspended
 from toolwire.execute.endings import Endings
 from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ErrorText, Text, ToolResult
@@ -27,6 +28,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Edge, Effect, Tool
 from toolwire.protocol.values import dataclass, replace
+from toolwire.protocol.waits import Until
 from toolwire.record.rows import new_id
 from toolwire.wire.codecs.travelling import write_info
 from toolwire.wire.mqtt.commands import (
@@ -52,6 +54,7 @@ GRACE_S = 3.0
 _REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
 _PLAIN_ID = re.compile(r"[!-~]{1,200}")
 _LOOK_S = 1.0
+_LONGEST_PAUSE_S = 15.0
 _MAY_BE_THERE = (Presence.ONLINE, Presence.UNCONFIRMED)
 _NO_BROKER = "the broker of the devices cannot be reached; start it, or correct edge.url"
 
@@ -60,11 +63,14 @@ _NO_BROKER = "the broker of the devices cannot be reached; start it, or correct 
 class EdgeLimits:
     """How calls of devices are sent.
 
-    A call for a device that is not there fails at once (`queue_s` = 0), or waits so long for it. `margin_s` comes on
+    A call for a device that is not there fails at once (`queue_s` = 0), or waits so long for it. After `stays_s` of
+    that the turn waits and no process does: it is taken up again after `again_s`, and ever later. `margin_s` comes on
     top of the tool's own time.
     """
 
     queue_s: float = 0.0
+    stays_s: float = math.inf
+    again_s: float = 1.0
     margin_s: float = MARGIN_S
     grace_s: float = GRACE_S
     connect_s: float = 2.0
@@ -167,7 +173,9 @@ class EdgeExecutor:
 
     async def _reachable(self, client: DeviceClient, target: Edge, allowed: Allowed, context: Context) -> Device:
         """The device for a call, which is there. Raises _NotStarted."""
-        end = client.now + max(self._limits.queue_s, 0.0 if client.connected else self._limits.connect_s)
+        began = client.now
+        end = began + max(self._limits.queue_s, 0.0 if client.connected else self._limits.connect_s)
+        leaves = self._limits.queue_s > 0 and self._limits.stays_s < math.inf
         while True:
             chosen = _route(client, target, allowed, context)
             left_s = end - client.now
@@ -180,7 +188,19 @@ class EdgeExecutor:
                 continue
             if left_s <= 0 or (isinstance(chosen, _NotStarted) and chosen.code is Code.PERMISSION_DENIED):
                 raise chosen if isinstance(chosen, _NotStarted) else _NotStarted(Code.UNAVAILABLE, _NO_BROKER)
-            await client.changes(min(left_s, _LOOK_S))
+            if leaves and self._placements is not None and isinstance(chosen, _NotStarted):
+                end = await self._placements.keep_end(context, end)
+                left_s = self._before_leaving(client.now, began, end, target.tool or allowed.tool.name)
+            await client.changes(max(min(left_s, _LOOK_S), 0.0))
+
+    def _before_leaving(self, now: float, began: float, end: float, tool: str) -> float:
+        """How long this process may still wait for a device. Raises Suspended when the turn is to do so."""
+        leaves_at = began + self._limits.stays_s
+        if now < leaves_at or now >= end:
+            return min(leaves_at, end) - now
+        waited_s = now - (end - self._limits.queue_s)
+        pause_s = max(self._limits.again_s, min(waited_s / 4, _LONGEST_PAUSE_S))
+        raise Suspended("", (Until(min(end, now + pause_s), f"a device with {tool}"),))
 
     def _command(self, client: DeviceClient, device: Device, allowed: Allowed, context: Context) -> EdgeCommand:
         target = allowed.tool.target
