@@ -1,9 +1,14 @@
-"""A model that was told its tools on one line each asks for the whole definition of one, and calls it."""
+"""Details on demand: a model that was told its tools on one line each, and the record about all of them."""
 
 import json
+from typing import Any
+
+import httpx2
 
 from tests.cli.conftest import Inside
-from tests.cli.stage import Stage, scripted
+from tests.cli.stage import LIMIT_S, Stage, scripted
+from tests.gateway.test_serve import address, first_line
+from tests.no_tls import NO_TLS
 
 SETTINGS = """
 profile = "short"
@@ -51,3 +56,22 @@ def test_only_what_can_be_called_is_shown_and_a_slip_is_answered_with_the_neares
     assert not any(line.startswith("write(") for line in lines)
     missed = inside("call", "tool-show", "--tools", "catalogue", "--args", '{"name": "randm"}', "--json")
     assert "did you mean random" in missed.out
+
+
+def test_serve_keeps_the_catalogue_of_tools_as_a_record(stage: Stage) -> None:
+    stage.settings('[serve]\nupstream = "http://127.0.0.1:9"\nport = 0\n[records]\nwriters = ["ANN"]\n')
+    process = stage.start("serve", "--token-env", "ANN", ANN="token-of-ANN")
+    try:
+        url = address(first_line(process))
+        with httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False, verify=NO_TLS) as http:
+            http.headers["x-api-key"] = "token-of-ANN"
+            found: list[Any] = []
+            while not found:  # it is written right after the server has begun to listen
+                found = http.get("/v1/records?schema_name=tool.catalog.v1").json()["data"]
+            raw, view = (http.get(f"/v1/records/{found[0]['id']}?view={view}").json() for view in ("raw", "llm"))
+    finally:
+        process.terminate()
+        process.wait(LIMIT_S)
+    assert raw["context"]["activeTools"] == raw["context"]["totalTools"] == 5
+    assert "calculator(expression: string) -> result" in view["context"]["compact"]
+    assert set(view["context"]) == {"activeTools", "compact"}

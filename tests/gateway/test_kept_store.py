@@ -49,3 +49,12 @@ async def test_a_store_that_was_replaced_is_opened_anew(home: Path) -> None:
         with pytest.raises(NotFound):
             await after.approval(CARD.id)
     await kept.close()
+
+
+@pytest.mark.usefixtures("home")
+async def test_a_store_that_was_made_just_now_is_not_closed_by_the_next_request() -> None:
+    kept = KeptStore(open_project())
+    async with kept.open() as first, kept.open() as second:
+        assert first is second
+        await first.request_approval(CARD, ())
+    await kept.close()

@@ -43,7 +43,9 @@ class KeptStore:
             identity = self._on_disk()
             if self._store is None or identity != self._identity:
                 await self.close()
-                self._store, self._identity = await self._open(), identity
+                self._store = await self._open()
+                # One that was made just now is not taken for another by the next who asks.
+                self._identity = identity or self._on_disk()
             return self._store
 
     def _on_disk(self) -> tuple[int, int] | None:

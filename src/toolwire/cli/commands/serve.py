@@ -31,7 +31,7 @@ from toolwire.record.contract import Store, Workload
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
-    from toolwire.assemble import record_upkeep, report_link, turn_service
+    from toolwire.assemble import record_upkeep, report_link, tool_catalogue, turn_service
     from toolwire.assemble import records as project_records
     from toolwire.gateway import app, approvals, observing, record_access, server
     from toolwire.gateway import cards as card_routes
@@ -42,6 +42,7 @@ else:
     project_records = lazy_module("toolwire.assemble.records")
     record_upkeep = lazy_module("toolwire.assemble.record_upkeep")
     report_link = lazy_module("toolwire.assemble.report_link")
+    tool_catalogue = lazy_module("toolwire.assemble.tool_catalogue")
     turn_service = lazy_module("toolwire.assemble.turn_service")
     app = lazy_module("toolwire.gateway.app")
     card_routes = lazy_module("toolwire.gateway.cards")
@@ -132,7 +133,7 @@ def serve(
     served = app.make_app(
         behind, asked, access=access, log=log, desk=desk, turns=turns, registry=admins,
         cards=card_routes.CardAccess(_opener(stores)) if services else None, records=records,
-        background=partial(_background, place, stores, services, has_records=bool(records or turns)),
+        background=partial(_background, place, stores, services, records, has_turns=turns is not None),
         close=stores.close if isinstance(stores, KeptStore) else None, telemetry=telemetry,
     )  # fmt: skip
     own = server.address_of(sock)
@@ -271,13 +272,15 @@ async def _background(
     place: ProjectFolder,
     stores: "turn_service.TurnService | KeptStore",
     services: "tuple[gateway_settings.ServiceToken, ...]",
+    records: "record_access.RecordAccess | None",
     *,
-    has_records: bool,
+    has_turns: bool,
 ) -> AsyncIterator[None]:
-    """What runs beside the requests: reports of services, and the upkeep of records where there can be any."""
+    """What runs beside the requests: reports of services, the upkeep of records, and the record about tools."""
     opened = stores.use if isinstance(stores, KeptStore) else stores.use_store
-    upkeep = record_upkeep.keeping_up(place, opened, system_user()) if has_records else nullcontext()
-    async with _received_reports(place, stores, services), upkeep:
+    upkeep = record_upkeep.keeping_up(place, opened, system_user()) if records or has_turns else nullcontext()
+    catalogue = tool_catalogue.kept_catalogue(place, records.open_service) if records else nullcontext()
+    async with _received_reports(place, stores, services), upkeep, catalogue:
         yield
 
 
