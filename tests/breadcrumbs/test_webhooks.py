@@ -20,7 +20,7 @@ from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.deliveries import COOL_DOWN_S, DEAD_LETTER, DELIVERY, PAUSES_S
 from toolwire.breadcrumbs.sealing import KeyFile, Sealer
 from toolwire.breadcrumbs.service import RecordRules, RecordService
-from toolwire.breadcrumbs.webhooks import Webhooks, redeliver
+from toolwire.breadcrumbs.webhooks import MOST_SEARCHING, Webhooks, redeliver
 from toolwire.errors import InvalidRecord, NotFound, NotPermitted
 from toolwire.execute.egress.places import read_url
 from toolwire.execute.egress.web import Web
@@ -345,3 +345,15 @@ async def test_hygiene_drops_what_has_expired_in_batches_and_each_is_one_change(
     gone = sorted(one.value.record.id for one in changes if one.value.kind is ChangeKind.EXPIRED)
     assert gone == sorted(one.id for one in [*short, used])
     assert await office.of_type("note.v1") == [lasting]
+
+
+async def test_T240_an_author_has_so_many_webhooks_with_regular_expressions_and_no_more(office: Office) -> None:
+    searching = {"schema_name": "note.v1", "context_match": [{"path": "text", "op": "matches", "value": "a"}]}
+    async with serving(saying(b"")) as server:
+        for _ in range(MOST_SEARCHING + 2):
+            await office.subscribe(server, searching)
+        await office.subscribe(server, searching, BEN)
+        await office.write(context={"text": "a"})
+        await office.work()
+
+    assert len(server.heard) == MOST_SEARCHING + 1

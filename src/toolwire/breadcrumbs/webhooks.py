@@ -48,6 +48,8 @@ from toolwire.wire.encode.outbound import to_json
 
 POLL_S = 1.0
 MOST_SUBSCRIPTIONS = 10_000
+MOST_OF_AUTHOR, MOST_SEARCHING = 1_000, 50
+"""Webhooks of one author, and how many of them may have regular expressions."""
 MOST_WAITING = 1_000
 """Deliveries of one subscription that wait; further ones become dead letters at once."""
 DEAD_LETTER_TTL = {"type": "duration", "duration": "30d"}
@@ -254,9 +256,15 @@ class Webhooks:
         except InvalidRecord as wrong:
             _log.warning("subscription %s cannot be used: %s", record.id, wrong)
             return
-        if wanted.url and wanted.is_active:
-            self._hooks[record.id] = _Hook(record, wanted)
-            self._index.add(record.id, wanted.selector)
+        if not wanted.url or not wanted.is_active:
+            return
+        own = [one.wanted for one in self._hooks.values() if one.record.created_by == record.created_by]
+        searching = sum(one.selector.searches for one in own) if wanted.selector.searches else 0
+        if len(own) >= MOST_OF_AUTHOR or searching >= MOST_SEARCHING:
+            _log.warning("subscription %s of %s is one too many; it is not used", record.id, record.created_by)
+            return
+        self._hooks[record.id] = _Hook(record, wanted)
+        self._index.add(record.id, wanted.selector)
 
     def _remove(self, record_id: str) -> None:
         self._hooks.pop(record_id, None)

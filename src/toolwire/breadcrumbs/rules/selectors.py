@@ -40,7 +40,7 @@ LONGEST_EXPRESSION = 256
 LONGEST_SEARCHED = 4_096
 """`matches` looks at so many characters of a text: the time grows with their number and the size of the expression."""
 MOST_BYTES = 16 * 1024
-_EXPRESSION_BYTES = 64 * 1024
+_EXPRESSION_BYTES, _AUTOMATON_BYTES = 16 * 1024, 64 * 1024
 _DEEPEST = 16
 
 _STEP = lazy_pattern(
@@ -97,6 +97,11 @@ class Selector:
     conditions: tuple[ContextMatch, ...] = ()
     key: bytes = field(default=b"", compare=False, repr=False)
     """The same for selectors that say the same, in whatever order."""
+
+    @property
+    def searches(self) -> bool:
+        """Whether it has regular expressions, which take thousands of times as long as other conditions."""
+        return any(one.op is Operator.MATCHES for one in self.conditions)
 
     @property
     def is_all(self) -> bool:
@@ -370,7 +375,7 @@ def _edged(op: Operator, value: Any, shown: str) -> Callable[[Any], bool]:
 def _matching(value: Any, shown: str) -> Callable[[Any], bool]:
     if not isinstance(value, str) or len(value) > LONGEST_EXPRESSION:
         raise InvalidRecord(f"matches on {shown} takes a regular expression of at most {LONGEST_EXPRESSION} characters")
-    limits = jsonschema_rs.RegexOptions(size_limit=_EXPRESSION_BYTES, dfa_size_limit=_EXPRESSION_BYTES)
+    limits = jsonschema_rs.RegexOptions(size_limit=_EXPRESSION_BYTES, dfa_size_limit=_AUTOMATON_BYTES)
     try:
         search = jsonschema_rs.Draft202012Validator({"pattern": value}, pattern_options=limits).is_valid
     except (ValueError, jsonschema_rs.ValidationError):
