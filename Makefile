@@ -18,7 +18,7 @@ help: ## list the verbs
 ENGINES = bwrap:bubblewrap firejail:firejail podman:podman runc:runc git:git perl:perl-base
 BROWSER = chromium:chromium unshare:util-linux python3:python3-minimal
 SSHD = sshd:openssh-server
-MQTT = mosquitto:mosquitto
+MQTT = mosquitto:mosquitto systemd-analyze:systemd
 
 define install_missing
 	@missing=; for pair in $(2); do \

@@ -200,6 +200,24 @@ def test_the_unit_keeps_the_agent_running_with_little_to_reach(tmp_path: Path) -
     subprocess.run(["sh", "-n", written.device / "install.sh"], check=True)
 
 
+def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
+    written = write_edge_files(tmp_path / "edge", plan("pi"))
+    unit = written.device / "toolwire-edge.service"
+    good = complaints_about(unit)
+    unit.write_text(unit.read_text().replace("ProtectSystem=strict", "ProtectSystem=sometimes"))
+
+    assert good == ""
+    assert "Failed to parse protect system value" in complaints_about(unit)
+
+
+def complaints_about(unit: Path) -> str:
+    """What systemd says about a unit; units of this machine that it names are not asked about."""
+    ran = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    return "\n".join(line for line in (ran.stdout + ran.stderr).splitlines() if unit.name in line)
+
+
 async def test_a_nats_server_takes_more_than_a_thousand_devices(tmp_path: Path) -> None:
     """Each subscription is a consumer of one stream there, of which it allows 1,000 unless it is told otherwise."""
     port = two_ports()

@@ -174,6 +174,38 @@ def test_a_camera_without_a_program_names_the_programs(
     assert (ran.code, all(name in ran.err for name in PROGRAMS)) == (Exit.FAILED, True)
 
 
+STAND_IN = """#!/bin/sh
+printf '%s ' "$@" > "$0.words"
+[ -e "$0.broken" ] && { echo 'no frame came' >&2; exit 3; }
+for file; do :; done
+printf 'a picture' > "$file"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("rpicam-still", "--width 64 --height 48"), ("ffmpeg", "-video_size 64x48")]
+)
+def test_a_picture_is_what_the_program_of_the_camera_wrote_and_a_failure_is_in_its_words(
+    device: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    """A stand-in for the program: no machine of the tests has a camera."""
+    (tmp_path / "machine" / "dev").mkdir()
+    (tmp_path / "machine" / "dev" / "video0").touch()
+    program = tmp_path / "bin" / name
+    program.parent.mkdir()
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    taken = device("call", "camera_capture", "width=64", "height=48", "--yes", "--json")
+    used = program.with_name(f"{name}.words").read_text()
+    program.with_name(f"{name}.broken").touch()
+    broken = device("call", "camera_capture", "--yes", "--json")
+
+    assert taken.json["structured"] == {"width": 64, "height": 48, "bytes": len("a picture"), "program": name}
+    assert words in used
+    assert (broken.code, "the camera gave no picture: no frame came" in broken.json["text"]) == (Exit.FAILED, True)
+
+
 def test_ping_reaches_the_hosts_of_the_grant_and_no_other(device: Inside) -> None:
     answered = told(device, "ping", "host=127.0.0.1", "count=1")
     assert (answered["received"], answered["loss_percent"]) == (1, 0.0)
