@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import orjson
 
-from toolwire.breadcrumbs.rules.words import WordMatch, match_of, record_words
+from toolwire.breadcrumbs.rules.words import WordMatch, match_of
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
 from toolwire.record import record_index, record_rules
 from toolwire.record.contract import Numbered
@@ -43,7 +43,7 @@ _BY_AUTHOR = _NUMBERS.format(
 _OF_PROJECT = _NUMBERS.format(table="shared_records INDEXED BY shared_records_by_project", condition="")
 _FITTING = """
     SELECT number FROM shared_records
-    WHERE number IN (SELECT CAST(value AS INTEGER) FROM json_each(?)) AND project = ?
+    WHERE number IN (SELECT CAST(value AS INTEGER) FROM json_each(?)) AND project || '' = ?
         AND (ends_at IS NULL OR ends_at > ?){conditions}
     ORDER BY number DESC LIMIT ?
 """
@@ -75,7 +75,7 @@ def listed(
         return []
     wanted, numbers = max(limit, 0), _candidates(connection, query, before, project)
     found: list[Numbered[Record]] = []
-    batch = wanted + _FEW
+    batch = min(wanted + _FEW, _MANY)
     while len(found) < wanted and (some := list(islice(numbers, batch))):
         found += numbered(connection, some, query, project, now, wanted - len(found))
         batch = min(batch * 4, _MANY)
@@ -95,27 +95,26 @@ def numbered(
 ) -> list[Numbered[Record]]:
     """Those of the records with these numbers that fit, the newest first."""
     conditions, given = _conditions(query)
-    # The words of a text are looked for in what was read, so any of these may drop out.
-    text = query.text.strip()
-    most = len(numbers) if text else limit
-    sql = _ROWS.format(conditions=conditions)
-    rows = connection.execute(sql, (orjson.dumps(numbers).decode(), column(project), now, *given, most)).fetchall()
-    read = (Numbered(row[0], record_rules.read(project, row[1], row[3], row[2])) for row in rows)
-    if text:
-        read = (one for one in read if record_rules.has_text(record_words(one.value).split(), text))
-    return list(islice(read, limit))
+    asked = (_with_text(connection, numbers, query.text, project), column(project), now, *given, limit)
+    rows = connection.execute(_ROWS.format(conditions=conditions), asked).fetchall()
+    return [Numbered(number, record_rules.read(project, name, body, left)) for number, name, left, body in rows]
 
 
 def fitting(
     connection: sqlite3.Connection, numbers: Sequence[int], query: RecordQuery, project: str, now: float
 ) -> list[int]:
     """Those of the numbers whose records fit; their bodies are not read."""
-    if query.text.strip():
-        words = record_index.words_of(connection, numbers, project)
-        numbers = [number for number in words if record_rules.has_text(words[number].split(), query.text)]
     conditions, given = _conditions(query)
-    asked = (orjson.dumps(list(numbers)).decode(), column(project), now, *given, len(numbers))
+    asked = (_with_text(connection, numbers, query.text, project), column(project), now, *given, len(numbers))
     return [number for (number,) in connection.execute(_FITTING.format(conditions=conditions), asked).fetchall()]
+
+
+def _with_text(connection: sqlite3.Connection, numbers: Sequence[int], text: str, project: str) -> str:
+    """Those of the numbers whose records have all words of a text, as a statement takes them."""
+    if text.strip():
+        words = record_index.words_of(connection, numbers, project)
+        numbers = [number for number in words if record_rules.has_text(words[number].split(), text)]
+    return orjson.dumps(list(numbers)).decode()
 
 
 def _conditions(query: RecordQuery) -> tuple[str, list[object]]:

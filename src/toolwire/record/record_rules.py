@@ -6,6 +6,7 @@ more than another one. What a store looks for is taken out of that: names, dates
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -272,7 +273,7 @@ def has_text(words: Collection[str], text: str) -> bool:
     """Whether all words of a text are among those of a record."""
     if not text.strip():
         return True
-    wanted = query_words(text)
+    wanted = _asked(text)
     return bool(wanted) and all(word in words for word in wanted)
 
 
@@ -281,6 +282,9 @@ def own_matches(matches: Sequence[WordMatch], project: str) -> Sequence[WordMatc
     if any(match.project != project for match in matches):
         raise StoreError("a match is asked in the project that it was made for")
     return matches
+
+
+_asked = lru_cache(maxsize=64)(query_words)  # the same text is compared with record after record
 
 
 def may_be_shown(record: Record, query: RecordQuery) -> bool:
