@@ -1,8 +1,8 @@
 """How many tokens tools, the standard and a call take in each form: `make bench-context`.
 
 Two sets of tools: 100 that were written for this (`context_size/hundred_tools.txt`; the first 15 are the small set),
-and 15 built-in ones, most of them under names that the RCRT standard prints. Every form is what is really sent, by our
-own dialects where there is one. The tokens are counted by gpt-tokenizer, which brings vocabularies along.
+and the 15 built-in ones that the RCRT standard prints (its `astral` is our `browser`). Every form is what is really
+sent, by our own dialects where there is one. The tokens are counted by gpt-tokenizer, which brings vocabularies along.
 """
 
 import argparse
@@ -34,8 +34,8 @@ PAGE = ROOT / "docs" / "context.md"
 SEED_HINTS = ROOT / "tests" / "breadcrumbs" / "data" / "tool-catalog-v1.json"
 GOALS = {15: 550, 100: 3200}
 BUILT_IN = (
-    "openrouter venice ollama_local calculator random echo timer json-transform workflow browser read write edit bash "
-    "websearch"
+    "openrouter venice ollama_local calculator random echo timer breadcrumb-create breadcrumb-update breadcrumb-search "
+    "json-transform workflow scheduler openrouter_models_sync browser"
 ).split()
 _KINDS = {"string", "integer", "number", "boolean", "object", "string[]", "object[]"}
 
@@ -210,7 +210,7 @@ def calls() -> dict[str, str]:
 def table() -> str:
     hundred = hundred_tools()
     built_in = make_tools(BUILT_IN, ToolDependencies())
-    sets = {"15 tools": hundred[:15], "100 tools": hundred, "15 built-in tools": built_in}
+    sets = {"15 tools": hundred[:15], "100 tools": hundred, "the standard's 15": built_in}
     told = counted({f"{form}/{label}": make(tools) for form, make in FORMS.items() for label, tools in sets.items()})
     lines = [f"| form | {' | '.join(sets)} | tokens a tool |", "|---|---|---|---|---|"]
     for form in FORMS:

@@ -123,6 +123,14 @@ def test_the_longest_lines_say_less_before_a_short_one_does() -> None:
     assert fit_lines([], 0) == []
 
 
+def test_no_line_loses_its_outputs_while_another_shows_optional_inputs() -> None:
+    lines = [lines_of(tool) for tool in TOOLS.values()]
+    for tokens_each in range(20, 60, 5):
+        told = [read_line(line) for line in fit_lines(lines, tokens_each * len(lines)) or ()]
+        bare = [line.name for line in told if not line.outputs and TOOLS[line.name].output_schema]
+        assert not bare or all(each.required for line in told for each in line.inputs)
+
+
 SEEDS_TOOLS = "calculator random echo timer json-transform workflow browser openrouter venice ollama_local".split()
 
 

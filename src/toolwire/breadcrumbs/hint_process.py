@@ -17,6 +17,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
 from typing import IO, Any
@@ -55,6 +56,8 @@ class HintProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._worker = _LimitedProcess()
+        # Of its own, since those who wait for slow hints would otherwise hold the threads that all others share.
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="llm-hints")
         self._failed: OrderedDict[bytes, str] = OrderedDict()
         weakref.finalize(self, self._worker.end)
 
@@ -66,7 +69,8 @@ class HintProcess:
             filtered = filter_context(context, hints)
             if not hints.needs_engine:
                 return LlmView(transform_context(filtered, hints))
-            return LlmView(await asyncio.to_thread(self._evaluate, filtered, llm_hints))
+            loop = asyncio.get_running_loop()
+            return LlmView(await loop.run_in_executor(self._threads, self._evaluate, filtered, llm_hints))
         except InvalidRecord as wrong:
             return LlmView(filtered, f"llm_hints were not applied: {wrong}.")
 

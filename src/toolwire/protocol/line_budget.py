@@ -30,20 +30,24 @@ def fit_lines(
     """One line for each tool, which together stay within the budget; None where not even the shortest do.
 
     The longest line is always the next that has to say less, so that a tool with twenty inputs does not cost a
-    neighbour with one of them its purpose.
+    neighbour with one of them its purpose. No line loses its outputs while another still shows optional inputs.
     """
-    levels = [int(begin)] * len(lines)
+    levels = [begin] * len(lines)
     spent = sum(each[begin].tokens for each in lines)
-    queue = [(-each[begin].tokens, place) for place, each in enumerate(lines)]
+    queue = [(_stage(begin), -each[begin].tokens, place) for place, each in enumerate(lines)]
     heapify(queue)
     while spent > budget:
-        if not queue or queue[0][0] == 0:
+        if not queue or queue[0][0] == _stage(LineDetail.CALL):
             return None
-        place = queue[0][1]
+        place = queue[0][2]
         before = lines[place][levels[place]].tokens
-        levels[place] += 1
-        after = lines[place][levels[place]].tokens
+        levels[place] = level = LineDetail(levels[place] + 1)
+        after = lines[place][level].tokens
         spent += after - before
-        # One that can say no less waits at the end.
-        heapreplace(queue, (-after if levels[place] < LineDetail.CALL else 0, place))
+        heapreplace(queue, (_stage(level), -after, place))
     return [each[level].text for each, level in zip(lines, levels, strict=True)]
+
+
+def _stage(level: LineDetail) -> int:
+    """Which lines have to say less first; the last stage cannot."""
+    return 0 if level < LineDetail.REQUIRED else 1 if level < LineDetail.CALL else 2

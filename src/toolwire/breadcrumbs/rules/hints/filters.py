@@ -6,7 +6,7 @@ from typing import Any
 from toolwire.breadcrumbs.rules.hints.paths import ANY, Path, Step
 from toolwire.errors import InvalidRecord
 
-MOST_VISITS = 300_000
+MOST_VISITS = 100_000
 """So often may a value meet a path. Without a limit, many wildcards over a large context would take minutes."""
 
 _Branch = dict[Step, Any]
