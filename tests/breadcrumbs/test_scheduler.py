@@ -266,6 +266,9 @@ async def test_a_hundred_passes_of_many_processes_fire_each_time_once(place: Pla
         ({**DAILY, "action": {"type": "call", "tool": "x", "args": {}}}, "not 'args'"),
         ({**DAILY, "most_missed": 10_000}, "most_missed"),
         ({**DAILY, "enbled": True}, "no field 'enbled'"),
+        ({**DAILY, "action": {"type": ["ask"]}}, "action.type"),
+        ({**DAILY, "labels": ["two\nlines"]}, "labels"),
+        ({**DAILY, "labels": [str(number) for number in range(21)]}, "labels"),
     ],
 )
 async def test_a_definition_that_cannot_be_used_is_refused_when_it_is_written(

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolwire.breadcrumbs.rules.agent_definitions import read_agent
+from toolwire.breadcrumbs.rules.schedule_definitions import read_definition
 from toolwire.breadcrumbs.rules.schedules import Schedule, check_schedule, due_between, next_after, read_schedule
 from toolwire.errors import InvalidRecord
 
@@ -257,3 +260,35 @@ def _all(schedule: Schedule, instant: float) -> Iterator[float]:
     while (due := next_after(schedule, instant)) is not None:
         yield due
         instant = due
+
+
+NAMES = st.sampled_from(["type", "time", "role", "on", "schema_name", "fetch", "excluded_tags"]) | st.text(max_size=6)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["ask", "daily"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+SCHEDULE_FIELDS = (
+    "interval", "timezone", "start", "end", "enabled", "missed", "most_missed", "max_runs", "labels", "action", "grant",
+)  # fmt: skip
+AGENT_FIELDS = (
+    "name", "system_prompt", "model", "tools", "subscriptions", "context", "tier", "permissions", "max_calls",
+    "deadline_s", "enabled",
+)  # fmt: skip
+DAILY_FIELDS = {"interval": {"type": "daily", "time": "09:00"}}
+AGENT_NAMED = {"name": "a", "system_prompt": "b"}
+
+
+@given(st.dictionaries(st.sampled_from(SCHEDULE_FIELDS), JSON, max_size=4))
+def test_any_json_is_the_definition_of_a_schedule_or_is_refused(said: dict[str, Any]) -> None:
+    """What is refused is refused with a sentence: no other error comes out, whatever the types are."""
+    for context in (said, {**DAILY_FIELDS, **said}):
+        with suppress(InvalidRecord):
+            assert read_definition(context, NOW).schedule.timezone
+
+
+@given(st.dictionaries(st.sampled_from(AGENT_FIELDS), JSON, max_size=4))
+def test_any_json_is_the_definition_of_an_agent_or_is_refused(said: dict[str, Any]) -> None:
+    for context in (said, {**AGENT_NAMED, **said}):
+        with suppress(InvalidRecord):
+            assert read_agent(context).name

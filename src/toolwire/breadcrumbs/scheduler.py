@@ -36,7 +36,7 @@ from toolwire.breadcrumbs.rules.schedule_definitions import (
     write_state,
 )
 from toolwire.breadcrumbs.service import RecordService
-from toolwire.errors import Conflict, InvalidRecord, NotFound, StoreUnavailable, ToolwireError
+from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted, StoreUnavailable, ToolwireError
 from toolwire.plan.references import BadReference, resolve
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
 from toolwire.protocol.values import dataclass, replace
@@ -157,6 +157,9 @@ class Scheduler:
                 state = await self._advance(record, definition, states.pop(record.id, None))
             except (Conflict, NotFound):  # another process was faster, or the schedule is gone
                 soonest.append(self._clock())
+                continue
+            except (InvalidRecord, NotPermitted) as wrong:  # of this schedule alone: the others go on
+                _log.warning("schedule %s (%s) cannot be fired: %s", record.id, record.title, wrong)
                 continue
             due = next_run(definition, state, self._clock())
             soonest += [] if due is None else [due]

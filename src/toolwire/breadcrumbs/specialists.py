@@ -216,7 +216,10 @@ class Specialists:
         done = False
         for row in reversed(rows):  # the oldest first
             with suppress(Conflict, Fenced):  # another process was faster
-                done |= await self.settle(_task(row.value), agents)
+                try:
+                    done |= await self.settle(_task(row.value), agents)
+                except (InvalidRecord, NotPermitted) as wrong:  # of this task alone: the others go on
+                    _log.warning("task %s cannot be settled: %s", row.value.id, wrong)
         return done
 
     async def _follow(self, agents: Mapping[str, tuple[Record, AgentDefinition]]) -> bool:
@@ -242,7 +245,8 @@ class Specialists:
         woken = False
         for agent, definition in agents.values():
             if at >= agent.created_at and definition.wakes_on(kind, record):
-                await self.wake(agent, definition, record)
+                with suppress(NotFound):  # its task was done, and has expired
+                    await self.wake(agent, definition, record)
                 woken = True
         return woken
 

@@ -21,6 +21,7 @@ SCHEDULE, TICK, STATE = "schedule.definition.v1", "schedule.tick.v1", "schedule.
 GRACE_S = 60.0
 """What is due is on time for so long; after that it was missed."""
 MOST_AT_ONCE = 100
+MOST_LABELS = 20
 LONGEST_QUESTION = 50_000
 _LONGEST_NAME = 200
 _KEYS = (
@@ -118,8 +119,10 @@ def read_definition(context: Mapping[str, Any], created_at: float) -> ScheduleDe
     enabled, labels, grant = context.get("enabled", True), context.get("labels", ()), context.get("grant")
     if not isinstance(enabled, bool):
         raise InvalidRecord("enabled must be true or false")
-    if not isinstance(labels, (list, tuple)) or not all(isinstance(one, str) and one for one in labels):
-        raise InvalidRecord("labels must be a list of texts; each tick has them as tags")
+    if not isinstance(labels, (list, tuple)) or len(labels) > MOST_LABELS or not all(map(_is_label, labels)):
+        raise InvalidRecord(
+            f"labels must be a list of at most {MOST_LABELS} texts on one line, since each tick has them as tags"
+        )
     try:
         missed = MissedRuns(context.get("missed", MissedRuns.ONCE))
     except ValueError:
@@ -229,9 +232,9 @@ def _chosen(definition: ScheduleDefinition, due: list[float], now: float) -> lis
 def _action(asked: Any) -> ScheduleAction:
     if asked is None:
         return None
-    if not isinstance(asked, Mapping) or asked.get("type") not in _ACTION_KEYS:
+    kind = asked.get("type") if isinstance(asked, Mapping) else None
+    if not isinstance(kind, str) or kind not in _ACTION_KEYS:
         raise InvalidRecord(f"action.type must be one of {', '.join(_ACTION_KEYS)}")
-    kind = asked["type"]
     for name in asked:
         if name != "type" and name not in _ACTION_KEYS[kind]:
             known = ", ".join(_ACTION_KEYS[kind]) or "nothing else"
@@ -251,6 +254,10 @@ def _action(asked: Any) -> ScheduleAction:
                 raise InvalidRecord("action.arguments must be an object")
             return CallTool(_text(asked, "tool", _LONGEST_NAME), arguments)
     return None
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable() and value == value.strip()
 
 
 def _text(asked: Mapping[str, Any], name: str, most: int) -> str:
