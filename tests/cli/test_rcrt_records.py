@@ -1,8 +1,9 @@
 """The eight patterns of the tool invocation standard from end to end: a scripted model, real tools, a real store.
 
-What happened is read afterwards as records, by another command.
+What happened is read afterwards as records, from the store that the command has left.
 """
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 
 from tests.cli.stage import Ran, Script, Stage, scripted
 from tests.cli.test_rcrt_patterns import envelope, request
+from toolwire import SqliteStore
+from toolwire.breadcrumbs.rules.callers import RUNTIME
+from toolwire.breadcrumbs.service import RecordService
+from toolwire.protocol.breadcrumbs import RecordQuery
 
 KEY = "sk-9f8e7d6c5b4a"
 MESSAGES = [
@@ -58,12 +63,15 @@ class Patterns:
         text = SETTINGS.replace("URL", url).replace("OLLAMA", "http://127.0.0.1:9")
         self.stage.settings(text.replace("LLM", self.llm.url))
 
-    def records(self, *words: str) -> list[dict[str, Any]]:
-        """Records as the command lists them, the newest first."""
-        ran = self.stage.run("records", "list", *words, "--json")
-        assert ran.code == 0, ran.err
-        listed = [json.loads(line) for line in ran.out.splitlines()] if ran.out[:1] != "[" else ran.json
-        return [one.get("record", one) for one in listed]
+    def records(self, schema_name: str = "", *tags: str) -> list[dict[str, Any]]:
+        """Records of the project, the newest first."""
+        return asyncio.run(self._records(RecordQuery(schema_name, all_tags=tags)))
+
+    async def _records(self, query: RecordQuery) -> list[dict[str, Any]]:
+        async with await SqliteStore.at(self.stage.folder / ".toolwire") as store:
+            rows = await RecordService(store, "default").listed(query, RUNTIME)
+        names = ("id", "schema_name", "title", "tags", "context", "version")
+        return [{name: getattr(row.value, name) for name in names} for row in rows]
 
     def outputs(self) -> list[Any]:
         """The outputs that came back to the model."""
@@ -87,14 +95,13 @@ def test_pattern_1_a_simple_call_and_its_records(patterns: Patterns) -> None:
     )
     assert "100" in ran.out
     assert patterns.told == []
-    [response] = patterns.records("--tag", "request:calc-001")
+    [response] = patterns.stage.run("records", "list", "--tag", "request:calc-001", "--json").json
     assert response["schema_name"] == "tool.response.v1"
     assert response["tags"] == ["tool:response", "request:calc-001", "session:abc"]
-    shown = patterns.stage.run("records", "show", response["id"], "--json").json
-    context = shown.get("record", shown)["context"]
+    context = response["context"]
     assert (context["status"], context["output"]["result"], context["error"]) == ("success", 100, None)
-    [answer] = patterns.records("--schema", "agent.response.v1")
-    assert (answer["title"], answer["tags"]) == ("I'll calculate that for you.", ["agent:response", "session:abc"])
+    [answer] = patterns.records("agent.response.v1")
+    assert (answer["title"], answer["tags"]) == ("I'll calculate that for you.", ("agent:response", "session:abc"))
     forged = patterns.stage.run("records", "edit", response["id"], '{"title": "forged"}', "--version", "1")
     assert forged.code != 0
     assert "cannot be written" in forged.err
@@ -139,7 +146,7 @@ def test_pattern_3_parallel_requests_are_joined_and_each_is_a_record(patterns: P
     )
     assert sorted(one["content"] for one in patterns.outputs()) == ["Nothing is wrong.", "bar is undefined."]
     assert len(patterns.told) == 1
-    tags = [one["tags"][1] for one in patterns.records("--schema", "tool.response.v1")]
+    tags = [one["tags"][1] for one in patterns.records("tool.response.v1")]
     assert tags == ["request:search-news", "request:search-weather"]
 
 
@@ -154,11 +161,11 @@ def test_pattern_4_a_workflow_keeps_its_results_and_creates_a_record(patterns: P
         },
     ]
     patterns.ask(envelope("Running it.", request("workflow", "workflow-001", returns=False, steps=steps)))
-    [note] = patterns.records("--schema", "sum.v1")
+    [note] = patterns.records("sum.v1")
     assert note["context"] == {"sum": 9}
-    [response] = patterns.records("--tag", "request:workflow-001")
+    [response] = patterns.records("", "request:workflow-001")
     assert response["context"]["output"]["executionOrder"] == ["num", "sum", "note"]
-    assert [one["context"]["message"] for one in patterns.records("--schema", "agent.response.v1")] == ["Running it."]
+    assert [one["context"]["message"] for one in patterns.records("agent.response.v1")] == ["Running it."]
 
 
 def test_pattern_5_an_error_comes_back_and_a_record_says_why(patterns: Patterns) -> None:
@@ -170,7 +177,7 @@ def test_pattern_5_an_error_comes_back_and_a_record_says_why(patterns: Patterns)
     )
     assert [step[0]["context"]["status"] for step in patterns.told] == ["error", "success"]
     assert "It is bar." in ran.out
-    [failed] = patterns.records("--tag", "request:llm-001")
+    [failed] = patterns.records("", "request:llm-001")
     assert (failed["context"]["status"], failed["context"]["output"]) == ("error", None)
     assert failed["context"]["error"]
 
@@ -182,9 +189,9 @@ def test_pattern_6_records_are_created_found_and_updated(patterns: Patterns) -> 
         tags=["note", "meeting", "session:SESSION_ID"], context={"content": "about the project", "by": "Ann"},
     )  # fmt: skip
     ran = patterns.ask(envelope("I keep that.", created))
-    [note] = patterns.records("--schema", "note.v1")
+    [note] = patterns.records("note.v1")
     assert note["id"] in ran.out
-    assert note["tags"] == ["note", "meeting", "session:abc"]
+    assert note["tags"] == ("note", "meeting", "session:abc")
     updates = {"tags": ["note", "meeting", "important"], "context": {"content": "updated content"}}
     update = request("breadcrumb-update", "update-001", returns=True, breadcrumb_id=note["id"], updates=updates)
     patterns.ask(
@@ -197,9 +204,9 @@ def test_pattern_6_records_are_created_found_and_updated(patterns: Patterns) -> 
     assert blind[0]["context"]["status"] == "error"
     assert [one["id"] for one in found[0]["context"]["output"]["breadcrumbs"]] == [note["id"]]
     assert done[0]["context"]["output"]["new_version"] == 2
-    [after] = patterns.records("--schema", "note.v1")
+    [after] = patterns.records("note.v1")
     assert (after["version"], after["context"]) == (2, {"content": "updated content", "by": "Ann"})
-    assert after["tags"] == ["note", "meeting", "important", "session:abc"]
+    assert after["tags"] == ("note", "meeting", "important", "session:abc")
 
 
 @pytest.mark.feature("F169")
@@ -215,7 +222,7 @@ def test_pattern_7_what_was_found_is_given_to_another_model_and_then_answered(pa
     found, thought = patterns.outputs()
     assert (found["count"], thought["content"]) == (1, "bar is undefined.")
     assert "Based on my analysis" in ran.out
-    messages = [one["context"]["message"] for one in patterns.records("--schema", "agent.response.v1")]
+    messages = [one["context"]["message"] for one in patterns.records("agent.response.v1")]
     assert messages == ["Based on my analysis: keep profiles apart.", "Found 1.", "Searching."]
 
 
@@ -234,7 +241,7 @@ def test_pattern_8_a_request_is_delegated_to_a_specialist_and_its_answer_comes_b
         },
     )  # fmt: skip
     patterns.ask(envelope("I'm delegating tool creation to our specialist.", wish))
-    [asked] = patterns.records("--schema", "tool.creation.request.v1")
+    [asked] = patterns.records("tool.creation.request.v1")
     with scripted(
         envelope("", request("calculator", "sum-1", returns=True, expression="1 + 9")), envelope("It counts to 10.")
     ) as model:
@@ -244,6 +251,6 @@ def test_pattern_8_a_request_is_delegated_to_a_specialist_and_its_answer_comes_b
         said = model.requests
     assert "You create tools." in said[0]["messages"][0]["content"]
     assert "Counts from 1 to 10" in json.dumps(said[0]["messages"])
-    [answer] = patterns.records("--schema", "delegation.response.v1")
+    [answer] = patterns.records("delegation.response.v1")
     assert (answer["context"]["status"], answer["context"]["answer"]) == ("success", "It counts to 10.")
     assert f"request:{asked['id']}" in answer["tags"]
