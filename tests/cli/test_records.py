@@ -58,6 +58,13 @@ def test_a_record_is_created_changed_listed_found_and_deleted(inside: Inside) ->
     assert inside("records", "list", "--project", "other", "--json").json == []
 
 
+def test_the_audit_log_says_which_record_was_changed_and_by_whom(inside: Inside) -> None:
+    made = inside("records", "create", "note.v1", "--json").json
+    inside("records", "edit", made["id"], '{"title": "A"}', "--version", "1")
+    log = inside("logs").out
+    assert f"note.v1 {made['id']} version 2 by {made['created_by']} (admin)" in log
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.gateway.record_gateway import NOTE, RECORDS, Gateway, gateway_for, told
-from toolwire.breadcrumbs.rules.callers import Caller, Role
+from toolwire.breadcrumbs.new_records import NewRecord
+from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.errors import NotFound
 from toolwire.protocol.breadcrumbs import RecordQuery
 
@@ -136,6 +137,18 @@ async def test_records_are_listed_by_tags_schema_text_author_and_time(gateway: G
     assert (len(first["data"]), rest["next"], "context" in first["data"][0]) == (3, None, False)
     [whole] = (await gateway["ANN"].get(f"{RECORDS}?schema_name=task.v1&include_context=true")).json()["data"]
     assert whole == task
+
+
+async def test_what_toolwire_keeps_for_itself_is_listed_where_it_is_asked_for(gateway: Gateway) -> None:
+    note = await gateway.created()
+    state = await gateway.service.create(NewRecord("schedule.state.v1", tags=("house",)), RUNTIME)
+
+    async def ids(query: str) -> list[str]:
+        return [one["id"] for one in (await gateway["ANN"].get(f"{RECORDS}?{query}")).json()["data"]]
+
+    assert await ids("") == await ids("tag=house") == [note["id"]]
+    assert await ids("internal=true") == [state.id, note["id"]]
+    assert await ids("schema_name=schedule.state.v1") == [state.id]
 
 
 async def test_records_are_found_by_what_they_say(gateway: Gateway) -> None:

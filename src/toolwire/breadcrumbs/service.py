@@ -37,6 +37,7 @@ from toolwire.breadcrumbs.rules.decisions import decided_tags, require_may_decid
 from toolwire.breadcrumbs.rules.lifetimes import read_lifetime
 from toolwire.breadcrumbs.rules.merge_patch import merge_patch
 from toolwire.breadcrumbs.rules.schemas import (
+    INTERNAL_TYPES,
     SCHEMA_DEF,
     TOOL_CONFIG,
     check_schema_name,
@@ -227,13 +228,22 @@ class RecordService:
         return _shown(record)
 
     async def listed(
-        self, query: RecordQuery, caller: Caller, *, limit: int = 50, before: int | None = None
+        self,
+        query: RecordQuery,
+        caller: Caller,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        internal: bool = False,
     ) -> list[Numbered[Record]]:
         """Records that fit and that the caller may see, the newest first. Raises `InvalidRecord`.
 
-        Where the schema or a tag asks for responses, they are read from the turns and calls that are kept.
+        Where the schema or a tag asks for responses, they are read from the turns and calls that are kept. What
+        toolwire keeps for its own work is listed for itself, where its type is named, or with `internal`.
         """
         query, limit = _checked_query(visible_to(query, caller)), max(1, min(limit, MOST_LISTED))
+        if not (internal or query.schema_name or caller.role is Role.RUNTIME):
+            query = replace(query, without_schemas=(*query.without_schemas, *INTERNAL_TYPES))
         if asks_for_responses(query):
             rows = await self._responses.listed(query, limit=limit, before=before, within=_session_of(caller))
         else:

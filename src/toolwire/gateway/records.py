@@ -125,7 +125,9 @@ class RecordRoutes:
         times = {"since": TEXT, "until": TEXT}
         filters = {"schema_name": TEXT, "tag": list_of(TEXT), "any_tag": list_of(TEXT), "author": TEXT, **times}
         page = record(data=list_of(LISTED_RECORD), next=or_null(COUNT))
-        listed = Operation({200: page}, query={**filters, "text": TEXT, "include_context": FLAG, **pages})
+        listed = Operation(
+            {200: page}, query={**filters, "text": TEXT, "include_context": FLAG, "internal": FLAG, **pages}
+        )
         found = Operation({200: record(data=list_of(FOUND_RECORD))}, _SEARCH)
         asked = replace(found, body=None, query={**filters, "q": TEXT, "nn": COUNT})
         shown = Operation({200: {"anyOf": [RECORD, LLM_VIEW]}}, query={"view": {"enum": ["raw", "llm"]}})
@@ -158,15 +160,15 @@ class RecordRoutes:
 
         A record has every `tag` and one of `any_tag`, which may be given several times; `text` are words that all stand
         in it; `since` and `until` are dates or seconds since 1970 of its creation. `next` is the cursor of the next
-        page, or null.
+        page, or null. What toolwire keeps for its own work is listed with `internal=true`.
         """
         caller = self._access.require_caller(request)
-        with_context = _flag(request, "include_context")
+        with_context, internal = _flag(request, "include_context"), _flag(request, "internal")
         limit = read_number(request, "limit", 50, _MOST_WITH_CONTEXT if with_context else MOST_LISTED)
         before = read_cursor(request, "before")
         async with self._access.service() as records:
             query = replace(read_query(_said(request)), text=request.query_params.get("text", ""))
-            rows = await records.listed(query, caller, limit=limit + 1, before=before)
+            rows = await records.listed(query, caller, limit=limit + 1, before=before, internal=internal)
         shown = ((row.cursor, record_object(row.value, context=with_context)) for row in rows)
         return _page(shown, limit)
 

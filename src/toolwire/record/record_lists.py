@@ -130,6 +130,8 @@ def _conditions(query: RecordQuery) -> tuple[str, list[object]]:
         said.append((" AND visibility = 'public'", []))
     if query.without_pii:
         said.append((" AND sensitivity <> 'pii'", []))
+    if left_out := list(filter(record_rules.is_name, query.without_schemas)):
+        said.append((f" AND schema_name NOT IN ({', '.join('?' * len(left_out))})", left_out))
     if query.since is not None:
         said.append((" AND created_at >= ?", [_date(query.since)]))
     if query.until is not None:

@@ -259,6 +259,7 @@ def fits(record: Record, query: RecordQuery, words: Collection[str]) -> bool:
     tags = set(record.tags)
     return (
         query.schema_name in ("", record.schema_name)
+        and record.schema_name not in query.without_schemas
         and query.created_by in ("", record.created_by)
         and (not query.any_tags or not tags.isdisjoint(query.any_tags))
         and tags.issuperset(query.all_tags)

@@ -52,6 +52,11 @@ RESERVED: Mapping[str, frozenset[Role]] = {
 }
 """Reserved types without their version, and the roles that may write them."""
 
+INTERNAL_TYPES = (
+    "agent.feed.v1", "schedule.sign.v1", "schedule.state.v1", "webhook.cursor.v1", "webhook.delivery.v1",
+)  # fmt: skip
+"""What toolwire keeps for its own work. Lists for people leave it out, unless they are asked for it."""
+
 _WHO = {
     _NEVER: "it is a view of turns and calls, which cannot be written",
     _BY_RUNTIME: "toolwire itself writes it",

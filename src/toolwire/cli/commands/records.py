@@ -70,6 +70,7 @@ def list_records(
             help="The next page: records before this cursor, which each row of --json has.",
         ),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also what toolwire keeps for its own work.")] = False,
     home: Home = None,
     project: Project = "default",
     as_json: AsJson = False,
@@ -79,7 +80,11 @@ def list_records(
     place, screen = _opened(home, project, no_color=no_color)
     query = replace(read_query(_filters(schema, tag, any_tag, author, since, until)), text=text)
     none = list[Numbered[Record]]()
-    rows = _with_records(place, lambda service, caller: service.listed(query, caller, limit=limit, before=before), none)
+
+    async def read(service: RecordService, caller: Caller) -> list[Numbered[Record]]:
+        return await service.listed(query, caller, limit=limit, before=before, internal=every)
+
+    rows = _with_records(place, read, none)
     if as_json:
         screen.json([{**record_object(row.value), "cursor": row.cursor} for row in rows])
         return Exit.DONE

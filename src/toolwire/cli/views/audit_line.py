@@ -26,12 +26,23 @@ def row_line(row: AuditRow) -> Text:
     person = f", {one_line(str(row.detail['by']), 60)} said so" if row.detail.get("by") else ""
     if row.event == "network":
         how = _network(row.detail)
+    elif row.event.startswith("record_"):
+        how = _record(row)
     read = (f" from {on_one_line(str(row.detail['origins'][0]))}" if row.detail.get("origins") else "", "yellow")
     about = on_one_line(row.call_id or row.turn_id)
     return Text.assemble(
         (at, "dim"), "  ", (f"{on_one_line(row.event):<8}", style), "  ", (f"{one_line(row.tool, 60):<10}", "bold"),
         "  ", on_one_line(how), person, took, box, read, "  " if how else "", (about, "dim"),
     )  # fmt: skip
+
+
+def _record(row: AuditRow) -> str:
+    """`note.v1 0199… version 2 by ann (admin)`."""
+    detail = row.detail
+    said = (row.status, str(detail.get("schema_name", "")), str(detail.get("record", "")))
+    version = f"version {detail['version']}" if "version" in detail else ""
+    by = f"by {row.agent} ({detail['role']})" if "role" in detail else f"by {row.agent}"
+    return " ".join(filter(None, (*said, version, by)))
 
 
 def _network(detail: Mapping[str, Any]) -> str:
