@@ -194,3 +194,13 @@ def test_a_runner_that_is_killed_leaves_one_firing_to_be_finished_by_the_next(st
     [tick] = records_of(stage.folder, TICK)
     assert (ran.json["turn_id"], ran.json["answer"]) == (tick.context["turn_id"], "It is 42."), ran.err
     assert stage.run("status", "--json").json["turns"] == {"running": 0, "interrupted": 0, "ended": 1}
+
+
+def test_a_server_that_runs_agents_fires_schedules_too(stage: Stage) -> None:
+    with scripted("It is 42.") as model:
+        profile = f'[profiles.main]\nprovider = "openai-compatible"\nmodel = "scripted"\nurl = "{model.url}"\n'
+        stage.settings(f'profile = "main"\n[serve]\nport = 0\nupstream = "{model.url}"\nagents = true\n{profile}')
+        add_overdue(stage.folder, {"type": "ask", "question": "What is 6*7?"})
+        server = stage.start("serve", "--token-env", "TOKEN", TOKEN="a-token-of-some-length")
+        model.wait_for_request(server)
+    assert "What is 6*7?" in json.dumps(model.requests[0]["messages"])
