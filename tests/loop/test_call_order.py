@@ -19,7 +19,8 @@ def asked(name: str, *before: str) -> ToolCall:
 
 
 @pytest.mark.feature("F135")
-async def test_every_call_has_a_result_when_a_turn_is_stopped_while_one_waits_for_another() -> None:
+@pytest.mark.parametrize("second", [asked("after", "slow"), asked("slow")], ids=["dependent", "repeated"])
+async def test_every_call_has_a_result_when_a_turn_is_stopped_while_one_waits_for_another(second: ToolCall) -> None:
     begun = asyncio.Event()
 
     @tool(name="slow")
@@ -35,7 +36,7 @@ async def test_every_call_has_a_result_when_a_turn_is_stopped_while_one_waits_fo
         raise AssertionError("it must not run")
 
     store = MemoryStore()
-    agent = Agent(ScriptedModel([asked("after", "slow"), asked("slow")]), [slow, after], store=store)
+    agent = Agent(ScriptedModel([asked("slow"), second]), [slow, after], store=store)
     turn = asyncio.create_task(agent.ask("Go"))
     await begun.wait()
     turn.cancel()

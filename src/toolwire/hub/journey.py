@@ -135,7 +135,7 @@ class Journey:
         card = self._one.card
         if card.result is not None:
             return card.result
-        outcome = await asyncio.shield(first)
+        outcome = await self._outcome_of(first)
         if isinstance(outcome, Waiting):
             return outcome
         return await close_call(self._services, card, replace(outcome, call_id=card.call.id), "repeated", ran=False)
@@ -148,19 +148,22 @@ class Journey:
             return await self.finish()
         if isinstance(plan, str):
             return await self._skip(plan, Code.INVALID_PARAMS)
+        for place in plan:
+            outcome = await self._outcome_of(tasks[place])
+            if isinstance(outcome, Waiting):
+                return outcome
+            if outcome.is_failure:
+                return await self._skip(f"it depends on a call of {outcome.name!r} that did not succeed", Code.CANCELED)
+        return await self.finish()
+
+    async def _outcome_of(self, other: "asyncio.Task[ToolResult | Waiting]") -> ToolResult | Waiting:
+        """What comes of another call of the step, which this one waits for. Canceled meanwhile, this one has ended."""
         try:
-            for place in plan:
-                outcome = await asyncio.shield(tasks[place])
-                if isinstance(outcome, Waiting):
-                    return outcome
-                if outcome.is_failure:
-                    reason = f"it depends on a call of {outcome.name!r} that did not succeed"
-                    return await self._skip(reason, Code.CANCELED)
+            return await asyncio.shield(other)
         except asyncio.CancelledError:
             if not self._failed:  # as in `finish`
                 await asyncio.shield(self._cancel())
             raise
-        return await self.finish()
 
     async def _skip(self, reason: str, code: Code) -> ToolResult:
         """End a call that cannot run any more, since another one did not."""
