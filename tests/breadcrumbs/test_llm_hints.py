@@ -173,6 +173,7 @@ WRONG = {
     "a broken path": one("extract", "$.["),
     "an error of the program itself": one("jq", 'error("no")'),
     "the next input": one("jq", "input"),
+    "a number that JSON libraries refuse": one("jq", "1e23 | floor"),
 }
 
 

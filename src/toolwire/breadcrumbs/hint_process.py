@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from toolwire.breadcrumbs.rules.hints.reading import read_hints
 from toolwire.breadcrumbs.rules.hints.view import filter_context, transform_context
+from toolwire.define.soundness import as_bytes
 from toolwire.errors import InvalidRecord
 from toolwire.protocol.values import dataclass
 
@@ -90,7 +91,9 @@ class HintProcess:
                 raise InvalidRecord(known)
             answer = self._worker.ask(request + b"\n")
             if (wrong := answer.get("wrong")) is None:
-                return answer["view"]
+                if as_bytes(answer["view"]) is not None:
+                    return answer["view"]
+                wrong = "they make a value that cannot be sent as JSON, such as a number of more than 64 bits"
             self._failed[key] = wrong
             if len(self._failed) > MOST_FAILURES:
                 self._failed.popitem(last=False)

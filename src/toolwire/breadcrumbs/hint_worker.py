@@ -29,6 +29,7 @@ CPU_S = 0.5
 MEMORY_BYTES = 256 * 2**20
 IDLE_S = 60.0
 _IMPORT_FILES = 64
+_USUAL_PAGES = 2**17
 _MAPPED_PAGES = 0  # the first number in /proc/self/statm
 
 
@@ -75,7 +76,10 @@ def _allow_files(most: int) -> None:
 def _limit_memory() -> None:
     """Leave so much beyond what is mapped now. Engines that were imported since the last request are counted in."""
     resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[_MAPPED_PAGES])
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[_MAPPED_PAGES])
+    except OSError:  # where /proc is not mounted
+        pages = _USUAL_PAGES
     most = pages * resource.getpagesize() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
