@@ -159,6 +159,27 @@ async def test_a_subscription_is_followed_by_its_id(served: Served) -> None:
     assert told == [made["id"], second["id"]]
 
 
+async def test_a_client_whose_place_in_the_feed_is_gone_is_told_so_first(tmp_path: Path) -> None:
+    now = [1_800_000_000.0]
+    async with serving(MemoryStore(clock=lambda: now[0]), tmp_path) as served:
+        await served.create(title="old")
+        await served.create(title="forgotten")
+        now[0] += 30 * 86_400
+        kept = await served.create(title="kept")
+        async with served.follow("BEN", last="1") as events:
+            missed, told = await anext(events), await anext(events)
+        async with served.follow("BEN", last="999") as events:
+            foreign = await anext(events)
+            made = await served.create(title="next")
+            assert (await anext(events))[2]["record"] == made
+        async with served.follow("BEN", "all=true&after=0") as events:
+            first = await anext(events)
+
+    assert missed == ("1", "record.missed", {"event": "missed", "after": 1, "oldest": 3})
+    assert told[2]["record"]["id"] == first[2]["record"]["id"] == kept["id"]
+    assert foreign == ("3", "record.missed", {"event": "missed", "after": 999, "oldest": 3})
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [

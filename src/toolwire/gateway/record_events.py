@@ -78,9 +78,10 @@ class RecordEvents:
             after = _last_event(request)
             wanted = await _wanted(request, records, caller)
             newest = await records.last_change()
-        # A cursor that is not reached yet comes from another store: from there, nothing would ever be new.
-        cursor = newest if after is None or after > newest else after
-        return EventsResponse(lambda: self._frames(wanted, caller, cursor))
+            # A cursor that is not reached yet comes from another store: from there, nothing would ever be new.
+            cursor = newest if after is None or after > newest else after
+            missed = b"" if not after else await _missed(records, caller, after, cursor)
+        return EventsResponse(lambda: self._frames(wanted, caller, cursor, missed))
 
     async def signing_keys(self, request: Request) -> Response:
         """What deliveries of one's own subscription are signed with, the newest key first: one of them fits."""
@@ -95,8 +96,12 @@ class RecordEvents:
             await redeliver(records, request.path_params["id"], caller)
         return Response(status_code=202)
 
-    async def _frames(self, wanted: RecordSubscription, caller: Caller, cursor: int) -> AsyncIterator[bytes]:
+    async def _frames(
+        self, wanted: RecordSubscription, caller: Caller, cursor: int, missed: bytes = b""
+    ) -> AsyncIterator[bytes]:
         told = cursor
+        if missed:
+            yield missed
         while not self.feed.is_closed:
             try:
                 async with self._access.open_service() as records:
@@ -116,6 +121,15 @@ class RecordEvents:
     async def _newest(self) -> int:
         async with self._access.open_service() as records:
             return await records.last_change()
+
+
+async def _missed(records: RecordService, caller: Caller, after: int, cursor: int) -> bytes:
+    """What a client is told first whose place in the feed is no longer kept, or was never reached: it reads anew."""
+    _, oldest = await records.changes(0, caller, limit=1)
+    if after == cursor and after >= oldest:
+        return b""
+    body = {"event": "missed", "after": after, "oldest": oldest}
+    return f"id: {cursor}\n".encode() + named_frame("record.missed", to_json(body))
 
 
 async def _wanted(request: Request, records: RecordService, caller: Caller) -> RecordSubscription:
