@@ -71,6 +71,8 @@ def test_the_audit_log_says_which_record_was_changed_and_by_whom(inside: Inside)
         (("create", "Note.v1"), "schema_name must be"),
         (("create", "note.v1", "[1]"), "CONTEXT must be a JSON object"),
         (("create", "note.v1", '{"a": 1, "a": 2}'), "CONTEXT is not JSON"),
+        (("create", "note.v1", '{"a": "\udcff"}'), "CONTEXT is not UTF-8 text"),
+        (("create", "note.v1", "--title", "a\udcff"), "title must be text"),
         (("create", "note.v1", "@missing.json"), "missing.json cannot be read"),
         (("create", "note.v1", "--ttl", "soon"), "a ttl written as text is"),
         (("create", "note.v1", "--visibility", "all"), "visibility must be one of private, project, public"),

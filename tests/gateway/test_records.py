@@ -163,6 +163,7 @@ async def test_records_are_found_by_what_they_say(gateway: Gateway) -> None:
         {"text": ""},
         {"text": 1},
         {"text": "a", "nn": 0},
+        {"text": "a\0"},
         {"text": "a", "nn": True},
         {"text": "a", "k": 1},
     ):

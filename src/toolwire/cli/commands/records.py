@@ -378,7 +378,11 @@ def _filters(
 
 def _object(said: str, what: str) -> dict[str, Any]:
     """A JSON object as it is given: itself, the name of its file, or standard input."""
-    data = read_bytes(said.removeprefix("@"), _MOST_BYTES) if said == "-" or said.startswith("@") else said.encode()
+    data = (
+        read_bytes(said.removeprefix("@"), _MOST_BYTES)
+        if said == "-" or said.startswith("@")
+        else said.encode(errors="surrogateescape")
+    )
     found = read_object(data, _MOST_BYTES, what)
     if isinstance(found, Violation):
         raise InvalidRecord(found.message)
