@@ -176,6 +176,22 @@ async def test_T272_agents_that_wake_each_other_come_to_an_end(place: Place) -> 
     assert "3 deep" in refused.context["error"]
 
 
+async def test_T272_a_circle_by_way_of_sub_agents_comes_to_an_end(place: Place) -> None:
+    """The record that wakes the agent again is written by a sub-agent, whose turn is another one."""
+    await place.add(AGENT, {**MAKER, "subscriptions": [{"schema_name": "wish.v1"}]}, ADMIN)
+    await place.add("wish.v1", {})
+    for number in range(10):
+        await place.specialists.look()
+        if not place.begun:
+            break
+        above = place.begun.pop().turn_id
+        helper = Agent(ScriptedModel("Yes."), store=place.store, name="general")
+        await helper.begin("Wish", thread=f"sub/{above}/1/call", turn_id=f"sub-agent-{number}")
+        await place.add("wish.v1", {}, Caller("general", Role.MODEL, f"sub-agent-{number}"))
+
+    assert [task.context["depth"] for task in await place.of(TASK)] == [1, 2, 3, 4]
+
+
 async def test_the_context_is_chosen_by_selectors_within_tokens_and_without_what_is_excluded(place: Place) -> None:
     await place.add(
         AGENT,

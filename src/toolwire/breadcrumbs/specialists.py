@@ -47,6 +47,8 @@ from toolwire.record.contract import KeptTurn, RecordStore, Store
 
 MOST_AGENTS = 200
 POLL_S = 2.0
+KEPT_FOR = {"type": "duration", "duration": "30d"}
+"""How long tasks and responses last."""
 _CHANGES = 200
 _SAVE_AFTER = 1_000
 _MOST_ANSWER = 200_000
@@ -156,7 +158,7 @@ class Specialists:
     async def wake(self, agent: Record, definition: AgentDefinition, request: Record) -> Task:
         """The task of an agent for a version of a record, made now or before."""
         turn_id = turn_of(self._records.project, agent.id, request)
-        parent = await self.task_of_turn(request.turn_id) if request.turn_id else None
+        parent = await self._task_behind(request.turn_id) if request.turn_id else None
         depth, root = (1, turn_id) if parent is None else (parent.depth + 1, parent.root)
         context = {
             "agent": definition.name,
@@ -170,13 +172,23 @@ class Specialists:
             "deadline_at": deadline_of(request, definition),
         }
         tags = (WORKING, f"request:{request.id}", f"agent:{definition.name}", f"turn:{turn_id}", f"root:{root}")
-        new = NewRecord(TASK, request.title, tags, context)
+        new = NewRecord(TASK, request.title, tags, context, ttl=KEPT_FOR)
         with suppress(Conflict):  # it is there, from before its agent or request was changed
             await self._records.create(new, RUNTIME, key=f"wake:{agent.id}:{request.id}:{request.version}")
         found = await self.task_of_turn(turn_id)
         if found is None:
             raise NotFound(f"the task of turn {turn_id} has expired")
         return found
+
+    async def _task_behind(self, turn_id: str) -> Task | None:
+        """The task for which a turn works: its own, or that of the turn for which its agent is a sub-agent."""
+        if (task := await self.task_of_turn(turn_id)) is not None:
+            return task
+        with suppress(NotFound):
+            match (await self._store.turn(turn_id)).opening.thread.split("/"):
+                case ["sub", root, *_]:  # see `toolbox.agents.workers`
+                    return await self.task_of_turn(root)
+        return None
 
     async def task_of_turn(self, turn_id: str) -> Task | None:
         """The task that a turn works on; None for a turn of another kind."""
@@ -343,7 +355,7 @@ class Specialists:
         if kept is not None and kept.ending is not None and kept.ending.value is not None:
             context["value"] = kept.ending.value
         tags = ("delegation:response", f"request:{task.request_id}", f"agent:{task.agent}", f"turn:{task.turn_id}")
-        new = NewRecord(RESPONSE, task.record.title, (*tags, f"status:{status.value}"), context)
+        new = NewRecord(RESPONSE, task.record.title, (*tags, f"status:{status.value}"), context, ttl=KEPT_FOR)
         with suppress(Conflict):  # another process has answered
             await self._records.create(new, _writer(task, kept), key=f"response:{task.record.id}")
         kept_tags = [DONE, *(tag for tag in task.record.tags if tag != WORKING)]
