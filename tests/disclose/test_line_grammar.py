@@ -114,7 +114,7 @@ def test_a_catalogue_stays_within_its_budget_and_says_as_much_as_fits(tokens_eac
 def test_the_longest_lines_say_less_before_a_short_one_does() -> None:
     short, long = Tool("a", "Do a small thing"), BUILT_IN["git_diff"]
     lines = [lines_of(short), lines_of(long)]
-    most = sum(each[0].tokens for each in lines)
+    most = sum(each[0][1] for each in lines)
     fitted = fit_lines(lines, most - 20)
     assert fitted is not None
     assert fitted[0] == tool_line(short)

@@ -6,22 +6,16 @@ from heapq import heapify, heapreplace
 from toolwire.protocol.token_estimate import estimate_tokens
 from toolwire.protocol.tool_lines import LINE_CHARS, LineDetail, tool_line
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass, fast_frozen
 
-
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class CostedLine:
-    """A line and about how many tokens it takes, with the end of the line."""
-
-    text: str
-    tokens: int
+CostedLine = tuple[str, int]
+"""A line and about how many tokens it takes, with the end of the line. Every command that names formats loads this
+module, and a tuple costs nothing to define."""
 
 
 def lines_of(tool: Tool, *, line_chars: int = LINE_CHARS) -> tuple[CostedLine, ...]:
     """The lines of a tool, from the one that says most to the one that says least."""
     texts = (tool_line(tool, detail, line_chars=line_chars) for detail in LineDetail)
-    return tuple(CostedLine(text, estimate_tokens(text) + 1) for text in texts)
+    return tuple((text, estimate_tokens(text) + 1) for text in texts)
 
 
 def fit_lines(
@@ -33,19 +27,19 @@ def fit_lines(
     neighbour with one of them its purpose. No line loses its outputs while another still shows optional inputs.
     """
     levels = [begin] * len(lines)
-    spent = sum(each[begin].tokens for each in lines)
-    queue = [(_stage(begin), -each[begin].tokens, place) for place, each in enumerate(lines)]
+    costs = [[tokens for _, tokens in each] for each in lines]
+    spent = sum(each[begin] for each in costs)
+    queue = [(_stage(begin), -each[begin], place) for place, each in enumerate(costs)]
     heapify(queue)
     while spent > budget:
         if not queue or queue[0][0] == _stage(LineDetail.CALL):
             return None
         place = queue[0][2]
-        before = lines[place][levels[place]].tokens
-        levels[place] = level = LineDetail(levels[place] + 1)
-        after = lines[place][level].tokens
-        spent += after - before
-        heapreplace(queue, (_stage(level), -after, place))
-    return [each[level].text for each, level in zip(lines, levels, strict=True)]
+        before = levels[place]
+        levels[place] = level = LineDetail(before + 1)
+        spent += costs[place][level] - costs[place][before]
+        heapreplace(queue, (_stage(level), -costs[place][level], place))
+    return [each[level][0] for each, level in zip(lines, levels, strict=True)]
 
 
 def _stage(level: LineDetail) -> int:

@@ -37,7 +37,7 @@ def tool_lines(tools: tuple[Tool, ...]) -> str:
     """One line for each tool; together they say as much as the budget allows."""
     lines = _lines(tools)
     budget = TOKENS_PER_TOOL * len(tools) + MORE_TOKENS
-    fitting = fit_lines(lines, budget, begin=LineDetail.SHORT) or [each[LineDetail.CALL].text for each in lines]
+    fitting = fit_lines(lines, budget, begin=LineDetail.SHORT) or [each[LineDetail.CALL][0] for each in lines]
     return "\n".join(line if line.endswith("…") else f"{line}." for line in fitting)
 
 
