@@ -135,8 +135,8 @@ SEEDS_TOOLS = "calculator random echo timer json-transform workflow browser open
 
 
 @pytest.mark.feature("F209")
-def test_fifteen_tools_with_their_inputs_take_at_most_550_tokens_and_the_standard_100() -> None:
-    """Counted by a real tokenizer, the one of Llama 2, which makes more tokens of the same text than newer ones."""
+def test_fifteen_built_in_tools_with_their_inputs_and_the_standard_stay_short() -> None:
+    """By the tokenizer of Llama 2, which makes more tokens of a text than those of `make bench-context`."""
     fifteen = [TOOLS[name] for name in (*SEEDS_TOOLS, "read", "write", "edit", "list", "websearch")]
     text = tell_tools(tuple(fifteen))
     lines = text.partition("\n\n")[2].partition("\n\n")[0]
