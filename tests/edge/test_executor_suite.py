@@ -211,7 +211,7 @@ async def test_an_agent_that_dies_over_a_call_says_so_when_it_is_started_again(
     assert "the device stopped before its result was known" in result.text
 
 
-@pytest.mark.parametrize("megabytes", [2, 24])
+@pytest.mark.parametrize("megabytes", [2, 8])
 async def test_what_is_too_large_for_a_report_comes_back_whole(bench: Bench, megabytes: int) -> None:
     result = await bench.run("produce", megabytes=megabytes)
 
