@@ -122,3 +122,18 @@ def test_T271_a_specialist_may_not_do_what_the_turn_that_asks_may_not(inside: In
 
 def test_T271_control_for_a_turn_that_may_read_the_specialist_reads(inside: Inside, tmp_path: Path) -> None:
     assert "hello from the file" in assigned_reading(inside, tmp_path, "")
+
+
+def test_what_a_specialist_uses_counts_against_the_day_of_its_project(inside: Inside, tmp_path: Path) -> None:
+    """Its name is in no settings, and still neither it nor the agent at the terminal gets a day of its own."""
+    with scripted([("calculator", {"expression": "12*60"})], "Made.") as model:
+        settings(tmp_path, model, "[budget]\ncalls = 1\n")
+        define(inside)
+        request(inside)
+        assert inside("run", "--once", "--json").json["answer"] == "Made."
+        spent = inside("call", "calculator", "expression=1")
+        request(inside)
+        assert inside("run", "--once", "--json").out == ""
+    assert (spent.code == Exit.DONE, "1 calls of 1 calls" in spent.err) == (False, True), spent.err
+    assert "budget" in records_of(tmp_path, RESPONSE)[-1].context["error"]
+    assert inside("status", "--json").json["budget"]["calls"] == {"used": 1, "allowed": 1}

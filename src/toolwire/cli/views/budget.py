@@ -2,14 +2,20 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.specs import AGENT, accounts_of
 from toolwire.assemble.stores import store_of
 from toolwire.decide.ladder import Rung
+from toolwire.lazy import lazy_module
 from toolwire.loop.limits import PARTS, amount, day_sentence, renews_at, used_up
 from toolwire.protocol.budgets import Budget, Spending
+
+if TYPE_CHECKING:
+    from toolwire.breadcrumbs import specialists
+else:
+    specialists = lazy_module("toolwire.breadcrumbs.specialists")
 
 
 async def used_today(place: ProjectFolder) -> Spending:
@@ -20,7 +26,8 @@ async def used_today(place: ProjectFolder) -> Spending:
     used = Spending()
     if place.store_exists:
         async with store_of(place, only_reads=True) as store:
-            for agent in accounts_of(place.settings):
+            others = () if place.settings.day() is None else await specialists.names_of(store, place.name)
+            for agent in dict.fromkeys((*accounts_of(place.settings), *others)):
                 used += await store.spent(agent, time.time())
     return used
 
