@@ -303,3 +303,16 @@ async def test_the_index_of_a_project_gives_nothing_of_another_one(store: Store)
         await view.matching_records(match_of(RecordQuery(), "other"))
     with pytest.raises(StoreError, match="in the project that it was made for"):
         await view.count_matching([match_of(RecordQuery(), "other")], most=5)
+
+
+async def test_many_hidden_records_do_not_crowd_out_those_that_may_be_seen() -> None:
+    store = MemoryStore(clock=lambda: NOW)
+    await store.create_record(a_note("seen", "Backups of databases are made at night"))
+    for number in range(1_700):
+        hidden = a_note(f"h{number}", "Database backup at night", visibility=Visibility.PRIVATE)
+        await store.create_record(replace(hidden, created_at=NOW + 1 + number))
+    search = HybridSearch(store)
+    await search.finish("default")
+    [one] = await service_of(store, search).search("database backup at night", BOB)
+    assert (one.record.id, one.method) == ("seen", "hybrid")
+    await search.close()

@@ -40,7 +40,8 @@ _CANDIDATES = 200
 _MOST_COUNTED = 2_000
 _MOST_READ = 500
 _MOST_REQUIRED = 8
-_NEAR = (400, 4_000)
+_NEAR = 1_500
+_LOOKED_AT = 300
 _FEW = 4_000
 _MOST_PROJECTS = 32
 _IN_THREAD = 50_000
@@ -181,22 +182,26 @@ class HybridSearch:
         narrowed: list[int] | None = None
         if _narrows(query):
             narrowed = await self._matching(match_of(query, project), query, _FEW)
-        fitting: list[int] = []
         if narrowed is None or len(narrowed) >= _FEW:
-            since, until = _numbers_of(query)
-            for most in _NEAR:
-                near = await self._in_time(held, held.index.nearest, bits, most, since, until)
-                fitting = await self._store.fitting_records(near, query, project=project)
-                if len(fitting) >= MOST_RANKED // 4 or len(near) < most:
-                    return await self._rank(fitting, vector, held)
-            if narrowed is None:
-                narrowed = await self._matching(match_of(query, project), query, _FEW)
-        near = await self._in_time(held, held.index.nearest_among, bits, _NEAR[0], [*narrowed, *fitting])
-        return await self._rank(await self._store.fitting_records(near, query, project=project), vector, held)
+            near = await self._in_time(held, held.index.nearest, bits, _NEAR, *_numbers_of(query))
+            ranked, is_all = await self._rank(near, vector, held, query)
+            if len(ranked) >= MOST_RANKED // 4 or len(near) < _NEAR or is_all:
+                return ranked
+            narrowed = narrowed or await self._matching(match_of(query, project), query, _FEW)
+            narrowed = [*narrowed, *ranked]
+        near = await self._in_time(held, held.index.nearest_among, bits, _NEAR, narrowed)
+        ranked, _ = await self._rank(near, vector, held, query)
+        return ranked
 
-    async def _rank(self, numbers: Sequence[int], vector: Any, held: ProjectVectors) -> list[int]:
+    async def _rank(
+        self, numbers: Sequence[int], vector: Any, held: ProjectVectors, query: RecordQuery
+    ) -> tuple[list[int], bool]:
+        """Those of the records that fit, the nearest first, and whether all that are near enough were looked at."""
+        most = _NEAR if _narrows(query) else _LOOKED_AT
         kept = await self._store.vectors_of_records(numbers, model=held.embedding.name, project=held.project)
-        return vectors.rank(vector, sorted(kept.items(), reverse=True), held.embedding.floor, MOST_RANKED)
+        ranked = vectors.rank(vector, sorted(kept.items(), reverse=True), held.embedding.floor, most)
+        fitting = set(await self._store.fitting_records(ranked, query, project=held.project))
+        return [number for number in ranked if number in fitting][:MOST_RANKED], len(ranked) < most
 
     async def _in_time(self, held: ProjectVectors, look: Callable[..., list[int]], *args: Any) -> list[int]:
         """Among so many vectors that it takes milliseconds, look beside the event loop."""
