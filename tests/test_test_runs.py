@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PLUGINS = ("-p", "tests.conftest", "-p", "no:schemathesis")  # as in pyproject.toml, which a folder elsewhere has not
 SHOWN = re.compile(r"^folder (.+)$", re.MULTILINE)
 PROBE = """
 def test_folder(tmp_path):
@@ -30,7 +31,7 @@ def run(folder: Path, *words: str, text: str = PROBE, code: int = 0) -> str:
     """The output of pytest over one test, by default one that shows its folder."""
     (folder / "test_probe.py").write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-s", "-p", "tests.conftest", str(folder / "test_probe.py"), *words],
+        [sys.executable, "-m", "pytest", *PLUGINS, "-s", str(folder / "test_probe.py"), *words],
         cwd=ROOT,
         capture_output=True,
         check=False,
