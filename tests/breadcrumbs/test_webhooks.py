@@ -240,6 +240,74 @@ async def test_T244_control_what_its_owner_may_read_arrives_whole(office: Office
     assert [one["record"]["context"] for one in told(server)] == [{"word": "xyzzy"}]
 
 
+async def test_T291_no_one_else_sends_what_the_author_of_a_subscription_may_read_to_another_address(
+    office: Office,
+) -> None:
+    office.roles["OPS"] = Role.ADMIN
+    async with serving(saying(b"")) as server, serving(saying(b"")) as other:
+        mine = await office.subscribe(server, {"schema_name": "diary.v1"})
+        for caller in (BEN, Caller("OPS", Role.ADMIN)):
+            for change in ({"url": f"http://hooks.example:{other.port}/"}, {"selector": {"all": True}}, {"url": None}):
+                with pytest.raises(NotPermitted):
+                    await office.records.patch(mine.id, {"context": change}, 1, caller)
+        await office.write(ANN, "diary.v1", visibility=Visibility.PRIVATE, context={"day": "secret"})
+        await office.work()
+
+    assert [one["record"]["context"] for one in told(server)] == [{"day": "secret"}]
+    assert other.heard == []
+
+
+async def test_T291_control_its_author_changes_a_subscription_and_others_may_tag_and_delete_it(office: Office) -> None:
+    async with serving(saying(b"")) as server:
+        mine = await office.subscribe(server, {"schema_name": "note.v1"})
+        tagged = await office.records.patch(mine.id, {"tags": ["seen"]}, 1, BEN)
+        await office.records.patch(mine.id, {"context": {"selector": {"schema_name": "task.v1"}}}, tagged.version, ANN)
+        await office.write(BEN, "task.v1", title="heard")
+        await office.write(BEN, title="not wanted any more")
+        await office.work()
+        await office.records.delete(mine.id, BEN)
+        await office.write(BEN, "task.v1", title="after it was deleted")
+        await office.work()
+
+    assert [one["record"]["title"] for one in told(server)] == ["heard"]
+
+
+async def test_T292_what_has_become_private_or_personal_is_not_delivered_later(office: Office) -> None:
+    """The change is of a version that everyone could read; the record is not for them any more."""
+    async with serving(in_turn("500 Oops", "200 OK")) as server:
+        await office.subscribe(server, {"schema_name": "note.v1"}, kinds=["created"])
+        tried = [await office.write(BEN, title=title, context={"ssn": "xyzzy"}) for title in ("hidden", "personal")]
+        await office.work()
+        late = [await office.write(BEN, title=title, context={"ssn": "xyzzy"}) for title in ("hidden", "personal")]
+        for hidden, personal in (tried, late):
+            await office.records.patch(hidden.id, {"visibility": "private"}, 1, BEN)
+            await office.records.patch(personal.id, {"sensitivity": "pii"}, 1, BEN)
+        office.now += PAUSES_S[0] * 1.3 + COOL_DOWN_S
+        await office.work()
+
+    first, *later = told(server)
+    assert first["record"]["context"] == {"ssn": "xyzzy"}, "what was sent while it was open"
+    assert sorted(later, key=lambda one: one["change"])
+    assert {one["record"]["id"] for one in later} == {
+        tried[1].id,
+        late[1].id,
+    }
+    assert all("context" not in one["record"] and "title" not in one["record"] for one in later)
+    assert await office.of_type(DELIVERY) == await office.of_type(DEAD_LETTER) == []
+
+
+async def test_T292_control_what_is_still_open_is_delivered_late_as_it_was(office: Office) -> None:
+    async with serving(in_turn("500 Oops", "200 OK")) as server:
+        await office.subscribe(server, {"schema_name": "note.v1"}, kinds=["created"])
+        made = await office.write(BEN, context={"n": 1})
+        await office.work()
+        await office.records.patch(made.id, {"context": {"n": 2}}, 1, BEN)
+        office.now += PAUSES_S[0] * 1.3 + COOL_DOWN_S
+        await office.work()
+
+    assert [one["record"]["context"] for one in told(server)] == [{"n": 1}, {"n": 1}]
+
+
 async def test_one_process_delivers_and_another_takes_over_where_it_died(tmp_path: Path) -> None:
     """What was sent when it died, and not noted, is sent again under the same id."""
     async with (

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx2
 import pytest
@@ -225,6 +225,29 @@ async def test_T241_a_subscriber_hears_of_no_record_that_it_may_not_read(served:
     assert to_ben[2]["context"] == {}, "a secret is announced, never shown"
     assert "context" not in to_ben[3], "hearing of it is no use of it"
     assert hidden["id"] not in replayed
+
+
+async def test_T292_an_event_of_a_record_that_was_open_once_does_not_show_what_is_hidden_by_now(served: Served) -> None:
+    """The change stays, and says neither the title nor the content of what the caller may not read any more."""
+    private = await served.create("ANN", visibility="public", title="xyzzy", tags=["xyzzy"], context={"a": "xyzzy"})
+    personal = await served.create("ANN", context={"ssn": "xyzzy"})
+    await served.patch(private, visibility="private")
+    await served.patch(personal, sensitivity="pii")
+    marked = await served.create("ANN", context={"ssn": "xyzzy"}, sensitivity="pii")
+    async with served.follow("BEN", last="0") as events:
+        to_ben = [(await anext(events))[2]["record"] for _ in range(4)]
+    async with served.follow("EVE", last="0") as events:
+        to_eve = [(await anext(events))[2]["record"]]
+    spying = json.dumps({"context_match": [{"path": "ssn", "op": "eq", "value": "xyzzy"}]})
+    async with served.follow("BEN", f"selector={quote(spying)}", last="0") as events:
+        plain = await served.create("ANN", context={"ssn": "xyzzy"})
+        assert (await anext(events))[2]["record"]["id"] == plain["id"], "conditions do not look into what is hidden"
+
+    ids = [private["id"], personal["id"], personal["id"], marked["id"]]
+    assert ([one["id"] for one in to_ben], to_eve[0]["id"]) == (ids, private["id"])
+    assert "xyzzy" not in json.dumps([*to_ben, *to_eve])
+    async with served.follow("ANN", last="0") as events:
+        assert (await anext(events))[2]["record"] == private, "its author still reads it"
 
 
 async def test_T241_control_those_who_may_read_a_record_hear_of_it(served: Served) -> None:

@@ -268,14 +268,31 @@ class RecordService:
     async def changes(
         self, cursor: int, caller: Caller, *, limit: int = 100
     ) -> tuple[list[Numbered[RecordChange]], int]:
-        """The next changes after a cursor that the caller may see, and the cursor behind all that was looked at."""
+        """The next changes after a cursor that the caller may see, and the cursor behind all that was looked at.
+
+        Personal data is in none of them, and neither is what a record said before it was hidden from the caller.
+        """
         rows = await self._store.record_changes(cursor, limit=limit, project=self.project)
         seen = [
-            Numbered(row.cursor, replace(row.value, record=_shown(row.value.record)))
+            Numbered(row.cursor, replace(row.value, record=_shown(await self._as_now(row.value.record, caller))))
             for row in rows
             if may_see(row.value.record, caller)
         ]
         return seen, rows[-1].cursor if rows else cursor
+
+    async def _as_now(self, version: Record, caller: Caller) -> Record:
+        """A version in a change, with no more than what may be read of the record by now."""
+        if caller.role is Role.RUNTIME:
+            return version
+        try:
+            current = await self._store.record(version.id, project=self.project)
+        except NotFound:  # of what is gone, changes say what they may
+            current = version
+        if not may_see(current, caller):
+            return replace(version, title="", tags=(), context={}, llm_hints=None)
+        if Sensitivity.PII in (version.sensitivity, current.sensitivity):
+            return replace(version, context={}, llm_hints=None)
+        return version
 
     async def last_change(self) -> int:
         """The cursor behind the newest change, whoever may see it."""

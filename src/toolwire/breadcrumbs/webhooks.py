@@ -320,7 +320,10 @@ class Webhooks:
                     if until > self._clock():
                         await self._keep(hook, replace(delivery, next_at=until))
                         continue
-                    outcome = await self._attempt(hook, delivery, change)
+                    told = await self._as_told(hook, change)
+                    if told is None:
+                        continue
+                    outcome = await self._attempt(hook, delivery, change, told)
                     if outcome.trouble:
                         await self._keep_failed(hook, delivery, change, outcome)
 
@@ -331,9 +334,26 @@ class Webhooks:
         except ExceptionGroup as several:  # the store went away for all of them alike
             raise several.exceptions[0] from None
 
-    async def _attempt(self, hook: _Hook, delivery: WebhookDelivery, change: RecordChange) -> PostOutcome:
+    async def _as_told(self, hook: _Hook, change: RecordChange) -> dict[str, Any] | None:
+        """The record of a change as its receiver may be told of it now; None where it is not told at all.
+
+        What is tried late is of a version that may have been for all, while the record is private or personal by now.
+        """
+        if not self._may_hear(hook, change):
+            return None
+        is_hidden = not is_open(change.record)
+        with suppress(NotFound):  # of what is gone, the changes say what may be said
+            current = await self._store.record(change.record.id, project=self._project)
+            if not self._may_hear(hook, replace(change, record=current)):
+                return None
+            is_hidden |= not is_open(current)
+        return hidden_record(change.record) if is_hidden else record_object(change.record)
+
+    async def _attempt(
+        self, hook: _Hook, delivery: WebhookDelivery, change: RecordChange, told: dict[str, Any]
+    ) -> PostOutcome:
         keys = await self._records.signing_keys(hook.record.id, RUNTIME)
-        body = to_json(_payload(hook, delivery, change))
+        body = to_json(_payload(hook, delivery, change, told))
         outcome = await self._post(hook.wanted.url, delivery.id, body, [key.encode() for key in keys])
         if outcome.trouble:
             self._failing[delivery.subscription] = self._clock() + COOL_DOWN_S
@@ -411,14 +431,16 @@ class Webhooks:
             rows = await self._store.record_changes(delivery.cursor - 1, limit=1, project=self._project)
             if not rows or rows[0].cursor != delivery.cursor:
                 await self._bury(hook, replace(delivery, error="the change is no longer kept"), "")
-            elif not self._may_hear(hook, rows[0].value):
+            elif (told := await self._as_told(hook, rows[0].value)) is None:
                 await self._done(delivery)
             else:
-                await self._try_again(hook, delivery, rows[0].value)
+                await self._try_again(hook, delivery, rows[0].value, told)
         return bool(due)
 
-    async def _try_again(self, hook: _Hook, delivery: WebhookDelivery, change: RecordChange) -> None:
-        outcome = await self._attempt(hook, delivery, change)
+    async def _try_again(
+        self, hook: _Hook, delivery: WebhookDelivery, change: RecordChange, told: dict[str, Any]
+    ) -> None:
+        outcome = await self._attempt(hook, delivery, change, told)
         if outcome.trouble:
             await self._keep_failed(hook, delivery, change, outcome)
         else:
@@ -452,15 +474,14 @@ def _is_subscription(change: RecordChange) -> bool:
     return type_family(change.record.schema_name) == type_family(SUBSCRIPTION)
 
 
-def _payload(hook: _Hook, delivery: WebhookDelivery, change: RecordChange) -> dict[str, Any]:
-    record = change.record
+def _payload(hook: _Hook, delivery: WebhookDelivery, change: RecordChange, told: dict[str, Any]) -> dict[str, Any]:
     return {
         "delivery": delivery.id,
         "subscription": hook.record.id,
         "event": change.kind.value,
         "change": delivery.cursor,
         "at": change.at,
-        "record": record_object(record) if is_open(record) else hidden_record(record),
+        "record": told,
     }
 
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from toolwire.breadcrumbs.feed import ChangeFeed
 from toolwire.breadcrumbs.record_json import record_object
 from toolwire.breadcrumbs.rules.callers import Caller
+from toolwire.breadcrumbs.rules.deliveries import for_matching
 from toolwire.breadcrumbs.rules.schemas import type_family
 from toolwire.breadcrumbs.rules.selectors import fits, read_selector
 from toolwire.breadcrumbs.rules.subscriptions import RecordSubscription, read_kinds, read_subscription
@@ -110,7 +111,7 @@ class RecordEvents:
                 _log.warning("a stream of changes ends: %s", lost)
                 return
             for change in changes:
-                if change.value.kind in wanted.kinds and fits(wanted.selector, change.value.record):
+                if change.value.kind in wanted.kinds and fits(wanted.selector, for_matching(change.value.record)):
                     told = change.cursor
                     yield _frame(change)
             is_news, cursor = behind != cursor, behind

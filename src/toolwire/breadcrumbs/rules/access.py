@@ -10,6 +10,8 @@ that asking for it tells nothing.
 """
 
 from toolwire.breadcrumbs.rules.callers import Caller, Role
+from toolwire.breadcrumbs.rules.schemas import type_family
+from toolwire.breadcrumbs.rules.subscriptions import SUBSCRIPTION
 from toolwire.errors import NotPermitted
 from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity, Visibility
 from toolwire.protocol.values import replace
@@ -51,7 +53,12 @@ def require_may_change(before: Record, after: Record, caller: Caller) -> None:
     """Raises `NotPermitted` where a version may not follow another one, by this caller."""
     if Sensitivity.SECRET in (before.sensitivity, after.sensitivity) and before.sensitivity != after.sensitivity:
         raise NotPermitted("a record is secret from its first version on, or never; create another one")
-    if caller.author == before.created_by or caller.role in (Role.ADMIN, Role.RUNTIME):
+    if caller.author == before.created_by or caller.role is Role.RUNTIME:
+        return
+    if type_family(before.schema_name) == type_family(SUBSCRIPTION) and before.context != after.context:
+        # It hears what its author may read: with another address, those who changed it would hear that.
+        raise NotPermitted("what a subscription says is changed by its author; make one of your own, or delete it")
+    if caller.role is Role.ADMIN:
         return
     for name in _OWNER_FIELDS:
         if getattr(before, name) != getattr(after, name):
