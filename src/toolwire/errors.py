@@ -115,6 +115,10 @@ class Conflict(StoreError):
     """What is kept already stands in the way: the same id with other content, or too many. Nothing was changed."""
 
 
+class KeySpent(Conflict):
+    """The record that was created under an idempotency key is gone. Another one needs another key."""
+
+
 class VersionConflict(Conflict):
     """Another version of a record is the current one than the one that was to be changed. Read it, and try again."""
 

@@ -46,6 +46,22 @@ def outcomes(loaded: list[dict[str, Any]]) -> dict[str, str]:
     return {one["title"]: one["outcome"] for one in loaded}
 
 
+def test_what_was_deleted_is_loaded_again(inside: Inside, files: Path) -> None:
+    assert files.is_dir()
+    inside("records", "bootstrap", "definitions", "--json")
+    for _ in range(2):
+        [note] = inside("records", "list", "--schema", "note.v1", "--json").json
+        inside("records", "delete", note["id"])
+        again = inside("records", "bootstrap", "definitions", "--json")
+        assert (again.code, outcomes(again.json)["Welcome"]) == (Exit.DONE, "created")
+
+
+def test_the_file_that_the_page_shows_can_be_loaded() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_bytes()
+    shown = page.partition(b"```yaml\n")[2].partition(b"```")[0]
+    assert [entry.new.title for entry in read_entries({"page.yaml": shown})] == ["Tool maker", "Morning report"]
+
+
 @pytest.mark.feature("F236")
 def test_definitions_are_loaded_once_and_updated_where_they_changed(inside: Inside, files: Path) -> None:
     """The note comes first by name and is held to a type that comes last: types are loaded before all others."""

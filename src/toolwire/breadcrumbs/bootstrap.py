@@ -16,12 +16,13 @@ from toolwire.breadcrumbs.rules.callers import Caller
 from toolwire.breadcrumbs.rules.schemas import SCHEMA_DEF, is_reserved
 from toolwire.breadcrumbs.service import RecordService
 from toolwire.define.service_files import read_tables
-from toolwire.errors import Conflict, DefinitionError, InvalidRecord, NotPermitted
+from toolwire.errors import Conflict, DefinitionError, InvalidRecord, KeySpent, NotPermitted
 from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import LONGEST_TAG, Record, RecordQuery, Sensitivity
 from toolwire.protocol.values import dataclass, replace
 
 MOST_FILES, MOST_RECORDS = 1_000, 10_000
+_MOST_TIMES = 100
 _TAG = "bootstrap:"
 _SCHEMA_NAME = lazy_pattern(r"\bschema_name\b", re.ASCII)
 
@@ -89,7 +90,7 @@ async def _load(records: RecordService, entry: RecordEntry, caller: Caller, *, d
     try:
         before = await _find(records, entry, caller)
         if before is None:
-            made = None if dry_run else await records.create(wanted, caller, key=_key(entry))
+            made = None if dry_run else await _create(records, entry, wanted, caller)
             return LoadedRecord(entry, "created", made)
         patch = _difference(before, wanted)
         if not patch:
@@ -98,6 +99,17 @@ async def _load(records: RecordService, entry: RecordEntry, caller: Caller, *, d
         return LoadedRecord(entry, "updated", after)
     except (InvalidRecord, NotPermitted, Conflict) as wrong:
         return LoadedRecord(entry, "failed", error=f"{_at(entry)}: {wrong}")
+
+
+async def _create(records: RecordService, entry: RecordEntry, wanted: NewRecord, caller: Caller) -> Record:
+    """Create the record of an entry, also where the one of an earlier run was deleted, or has expired."""
+    key = _key(entry)
+    for time in range(2, _MOST_TIMES + 2):
+        try:
+            return await records.create(wanted, caller, key=key)
+        except KeySpent:
+            key = f"{_key(entry)}:{time}"
+    return await records.create(wanted, caller)
 
 
 async def _find(records: RecordService, entry: RecordEntry, caller: Caller) -> Record | None:
@@ -200,7 +212,7 @@ def _tag(entry: RecordEntry) -> str:
 def _key(entry: RecordEntry) -> str:
     """The same for the same content: two runs at the same moment create one record."""
     new = entry.new
-    said = [new.schema_name, entry.identity, new.title, new.tags, new.context, new.llm_hints, new.visibility, new.ttl]
+    said = [new.schema_name, entry.identity, new.title, new.tags, new.context, new.llm_hints, new.visibility, new.ttl, new.sensitivity]
     return f"{_TAG}{hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()}"
 
 

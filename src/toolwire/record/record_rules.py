@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from toolwire.breadcrumbs.rules.words import WordMatch, query_words
-from toolwire.errors import Conflict, NotFound, StoreError
+from toolwire.errors import Conflict, KeySpent, NotFound, StoreError
 from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import (
     LONGEST_RECORD_NAME,
@@ -195,7 +195,7 @@ def replayed(used: UsedKey, digest: str) -> Conflict | None:
     if used.digest != digest:
         return Conflict("this idempotency key was used for other content; use a new key for another record")
     if used.is_gone:
-        return Conflict("the record that was created under this idempotency key is gone; use a new key for another one")
+        return KeySpent("the record that was created under this idempotency key is gone; use a new key for another one")
     return None
 
 
