@@ -188,6 +188,24 @@ async def test_a_receiver_that_fails_is_tried_again_with_growing_pauses_until_it
     assert sorted(PAUSES_S) == list(PAUSES_S)
 
 
+async def test_a_receiver_that_fails_again_is_left_alone_for_a_while_whatever_waits_for_it(office: Office) -> None:
+    """Each attempt may take ten seconds, in which others would wait."""
+    async with serving(saying(b"", status="503 Away")) as away, serving(in_turn("503 Away", "204 Ok")) as back:
+        for server in (away, back):
+            await office.subscribe(server, {"any_tags": ["a"]})
+        for _ in range(20):
+            await office.write(tags=("a",))
+        await office.work()
+        assert (len(away.heard), len(back.heard)) == (1, 1)
+        office.now += COOL_DOWN_S
+        await office.work()
+        assert (len(away.heard), len(back.heard)) == (2, 21)
+        assert len(await office.of_type(DELIVERY)) == 20
+        office.now += COOL_DOWN_S
+        await office.work()
+        assert len(away.heard) == 3
+
+
 async def test_what_never_arrives_becomes_a_dead_letter_that_its_owner_finds(office: Office) -> None:
     async with serving(saying(b"", status="503 Away")) as server:
         subscription = await office.subscribe(server, {"all": True})

@@ -15,6 +15,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 from uuid import UUID, uuid4, uuid5
 
@@ -311,28 +312,21 @@ class Webhooks:
         by_hook: dict[str, list[tuple[_Hook, WebhookDelivery, RecordChange]]] = {}
         for job in jobs:
             by_hook.setdefault(job[1].subscription, []).append(job)
-        places = asyncio.Semaphore(_AT_ONCE)
 
         async def all_of(own: list[tuple[_Hook, WebhookDelivery, RecordChange]]) -> None:
-            async with places:
-                for hook, delivery, change in own:
-                    until = self._failing.get(delivery.subscription, 0.0)
-                    if until > self._clock():
-                        await self._keep(hook, replace(delivery, next_at=until))
-                        continue
-                    told = await self._as_told(hook, change)
-                    if told is None:
-                        continue
-                    outcome = await self._attempt(hook, delivery, change, told)
-                    if outcome.trouble:
-                        await self._keep_failed(hook, delivery, change, outcome)
+            for hook, delivery, change in own:
+                until = self._failing.get(delivery.subscription, 0.0)
+                if until > self._clock():
+                    await self._keep(hook, replace(delivery, next_at=until))
+                    continue
+                told = await self._as_told(hook, change)
+                if told is None:
+                    continue
+                outcome = await self._attempt(hook, delivery, change, told)
+                if outcome.trouble:
+                    await self._keep_failed(hook, delivery, change, outcome)
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for own in by_hook.values():
-                    tasks.create_task(all_of(own))
-        except ExceptionGroup as several:  # the store went away for all of them alike
-            raise several.exceptions[0] from None
+        await _side_by_side(partial(all_of, own) for own in by_hook.values())
 
     async def _as_told(self, hook: _Hook, change: RecordChange) -> dict[str, Any] | None:
         """The record of a change as its receiver may be told of it now; None where it is not told at all.
@@ -423,28 +417,44 @@ class Webhooks:
         now = self._clock()
         waiting = (one.delivery for one in self._waiting.values())
         due = sorted((one for one in waiting if one.next_at <= now), key=lambda one: one.next_at)
+        by_hook: dict[str, list[WebhookDelivery]] = {}
         for delivery in due[:_RETRIED]:
-            hook = self._hooks.get(delivery.subscription)
-            if hook is None:
-                await self._done(delivery)
-                continue
-            rows = await self._store.record_changes(delivery.cursor - 1, limit=1, project=self._project)
-            if not rows or rows[0].cursor != delivery.cursor:
-                await self._bury(hook, replace(delivery, error="the change is no longer kept"), "")
-            elif (told := await self._as_told(hook, rows[0].value)) is None:
-                await self._done(delivery)
-            else:
-                await self._try_again(hook, delivery, rows[0].value, told)
+            by_hook.setdefault(delivery.subscription, []).append(delivery)
+        await _side_by_side(partial(self._retry_all, own) for own in by_hook.values())
         return bool(due)
 
-    async def _try_again(
-        self, hook: _Hook, delivery: WebhookDelivery, change: RecordChange, told: dict[str, Any]
-    ) -> None:
-        outcome = await self._attempt(hook, delivery, change, told)
-        if outcome.trouble:
-            await self._keep_failed(hook, delivery, change, outcome)
-        else:
+    async def _retry_all(self, own: Iterable[WebhookDelivery]) -> None:
+        """Try again what is due of one subscription. After one that fails the others wait: each may take seconds."""
+        for delivery in own:
+            if not await self._retry_one(delivery):
+                self._postpone(delivery.subscription)
+                return
+
+    async def _retry_one(self, delivery: WebhookDelivery) -> bool:
+        """Try a delivery again, unless it is not wanted any more; False where it has failed."""
+        hook = self._hooks.get(delivery.subscription)
+        if hook is None:
             await self._done(delivery)
+            return True
+        rows = await self._store.record_changes(delivery.cursor - 1, limit=1, project=self._project)
+        if not rows or rows[0].cursor != delivery.cursor:
+            await self._bury(hook, replace(delivery, error="the change is no longer kept"), "")
+        elif (told := await self._as_told(hook, rows[0].value)) is None:
+            await self._done(delivery)
+        else:
+            outcome = await self._attempt(hook, delivery, rows[0].value, told)
+            if outcome.trouble:
+                await self._keep_failed(hook, delivery, rows[0].value, outcome)
+                return False
+            await self._done(delivery)
+        return True
+
+    def _postpone(self, subscription: str) -> None:
+        """What is due for a receiver that has failed again waits as long as new changes for it do."""
+        now, until = self._clock(), self._failing.get(subscription, 0.0)
+        for name, one in self._waiting.items():
+            if one.delivery.subscription == subscription and one.delivery.next_at <= now:
+                self._waiting[name] = replace(one, delivery=replace(one.delivery, next_at=until))
 
     async def _save_cursor(self) -> None:
         """Say how far this process has come. Raises Conflict where another one has taken over."""
@@ -468,6 +478,22 @@ class Webhooks:
 
     def _delivery_id(self, delivery: WebhookDelivery) -> str:
         return str(uuid5(_IDS, f"{self._project}\0{delivery.id}"))
+
+
+async def _side_by_side(works: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Do all of these, some at a time."""
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def one_of(work: Callable[[], Awaitable[None]]) -> None:
+        async with places:
+            await work()
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for work in works:
+                tasks.create_task(one_of(work))
+    except ExceptionGroup as several:  # the store went away for all of them alike
+        raise several.exceptions[0] from None
 
 
 def _is_subscription(change: RecordChange) -> bool:
