@@ -332,6 +332,18 @@ async def test_an_earlier_private_version_stays_private(gateway: Gateway) -> Non
     assert [one["version"] for one in (await gateway["ANN"].get(f"{place}/history")).json()["data"]] == [2, 1]
 
 
+async def test_a_private_version_ends_no_page_of_the_history(gateway: Gateway) -> None:
+    made = await gateway.created()
+    place = f"{RECORDS}/{made['id']}"
+    for version, visibility in enumerate(("project", "private", "private", "project", "project"), 1):
+        await gateway["ANN"].patch(place, json={"visibility": visibility}, headers={"if-match": str(version)})
+    seen, page = [], (await gateway["BEN"].get(f"{place}/history?limit=2")).json()
+    while page["next"] is not None:
+        seen += [one["version"] for one in page["data"]]
+        page = (await gateway["BEN"].get(f"{place}/history?limit=2&before={page['next']}")).json()
+    assert [*seen, *(one["version"] for one in page["data"])] == [6, 5, 2, 1]
+
+
 async def test_another_writer_changes_the_content_and_not_who_may_see_it(gateway: Gateway) -> None:
     made = await gateway.created()
     place = f"{RECORDS}/{made['id']}"

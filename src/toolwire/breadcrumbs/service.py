@@ -260,10 +260,15 @@ class RecordService:
         record = await self._visible(record_id, caller)
         if is_response(record_id):
             return [record]
-        versions = await self._store.record_history(
-            record.id, limit=max(1, min(limit, MOST_LISTED)), before=before, project=self.project
-        )
-        return [_shown(version) for version in versions if may_see(version, caller)]
+        limit, found = max(1, min(limit, MOST_LISTED)), list[Record]()
+        while len(found) < limit:  # what is not shown makes no page shorter, which would look like the last one
+            wanted = limit - len(found)
+            versions = await self._store.record_history(record.id, limit=wanted, before=before, project=self.project)
+            found += [_shown(version) for version in versions if may_see(version, caller)]
+            if len(versions) < wanted:
+                break
+            before = versions[-1].version
+        return found
 
     async def changes(
         self, cursor: int, caller: Caller, *, limit: int = 100
