@@ -63,6 +63,41 @@ def place() -> Place:
     return Place()
 
 
+async def test_the_time_for_a_task_counts_from_the_version_that_woke_the_agent(place: Place) -> None:
+    await place.add(AGENT, {**MAKER, "subscriptions": [{"schema_name": "wish.v1", "on": ["updated"]}]}, ADMIN)
+    wish = await place.add("wish.v1", {"text": "A clock"})
+    place.now += 86_400
+    await place.records.patch(wish.id, {"context": {"text": "A watch"}}, 1, WRITER)
+    await place.specialists.look()
+    await place.answer()
+    await place.specialists.look()
+    assert [one.context["status"] for one in await place.of(RESPONSE)] == ["success"]
+
+
+@pytest.mark.parametrize("said", ["a\0b", "half \ud800", "\U0001f600" * 200_000, "\x01" * 200_000])
+async def test_an_answer_that_no_record_could_keep_as_it_is_arrives_all_the_same(place: Place, said: str) -> None:
+    await place.add(AGENT, MAKER, ADMIN)
+    await place.add("wish.v1", {"text": "A clock"})
+    await place.specialists.look()
+    await Agent(ScriptedModel(said), store=place.store, name="maker").resume(place.begun[0].turn_id)
+    await place.specialists.look()
+    [response] = await place.of(RESPONSE)
+    assert response.context["status"] == "success"
+    assert response.context["answer"][:1] == said[:1]
+
+
+async def test_tasks_that_wait_for_long_hold_up_no_older_one(place: Place) -> None:
+    await place.add(AGENT, MAKER, ADMIN)
+    await place.add("wish.v1", {"text": "the first"})
+    await place.specialists.look()
+    for number in range(201):
+        await place.add("wish.v1", {"text": str(number)})
+    await place.specialists.look()
+    await Agent(ScriptedModel("Made it."), store=place.store, name="maker").resume(place.begun[0].turn_id)
+    await place.specialists.look()
+    assert len(await place.of(RESPONSE)) == 1
+
+
 @pytest.mark.feature("F174")
 async def test_a_record_wakes_an_agent_whose_answer_is_a_record_linked_to_it(place: Place) -> None:
     await place.add(AGENT, MAKER, ADMIN)

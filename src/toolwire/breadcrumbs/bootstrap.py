@@ -212,7 +212,17 @@ def _tag(entry: RecordEntry) -> str:
 def _key(entry: RecordEntry) -> str:
     """The same for the same content: two runs at the same moment create one record."""
     new = entry.new
-    said = [new.schema_name, entry.identity, new.title, new.tags, new.context, new.llm_hints, new.visibility, new.ttl, new.sensitivity]
+    said = [
+        new.schema_name,
+        entry.identity,
+        new.title,
+        new.tags,
+        new.context,
+        new.llm_hints,
+        new.visibility,
+        new.ttl,
+        new.sensitivity,
+    ]
     return f"{_TAG}{hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()}"
 
 

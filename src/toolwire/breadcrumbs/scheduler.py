@@ -270,12 +270,15 @@ def _listed(record: Record, kept: tuple[Record, ScheduleState] | None, now: floa
         return ListedSchedule(record, None, state, None, str(wrong))
 
 
-async def list_all(records: RecordService, schema_name: str, most: int = MOST_SCHEDULES) -> list[Record]:
-    """All records of a schema that the runtime sees, the newest first, up to a bound."""
+async def list_all(
+    records: RecordService, schema_name: str, most: int = MOST_SCHEDULES, *, tags: tuple[str, ...] = ()
+) -> list[Record]:
+    """All records of a schema (with these tags) that the runtime sees, the newest first, up to a bound."""
+    query = RecordQuery(schema_name=schema_name, all_tags=tags)
     found: list[Record] = []
     before: int | None = None
     while len(found) < most:
-        rows = await records.listed(RecordQuery(schema_name=schema_name), RUNTIME, limit=_PAGE, before=before)
+        rows = await records.listed(query, RUNTIME, limit=_PAGE, before=before)
         found += [row.value for row in rows]
         if len(rows) < _PAGE:
             break

@@ -52,6 +52,9 @@ KEPT_FOR = {"type": "duration", "duration": "30d"}
 _CHANGES = 200
 _SAVE_AFTER = 1_000
 _MOST_ANSWER = 200_000
+_MOST_ANSWER_BYTES = 400_000
+MOST_OPEN = 2_000
+"""Tasks that are looked after at a time."""
 _MOST_ERROR = 500
 _LONGEST_PAUSE_S = 60.0
 _TURNS = UUID("b7a3c1de-0f43-4c0c-8a52-6c9f0e5d7b21")
@@ -224,14 +227,13 @@ class Specialists:
         return True
 
     async def _settle_all(self, agents: Mapping[str, tuple[Record, AgentDefinition]]) -> bool:
-        rows = await self._records.listed(RecordQuery(schema_name=TASK, all_tags=(WORKING,)), RUNTIME, limit=200)
         done = False
-        for row in reversed(rows):  # the oldest first
+        for record in reversed(await list_all(self._records, TASK, MOST_OPEN, tags=(WORKING,))):  # the oldest first
             with suppress(Conflict, Fenced):  # another process was faster
                 try:
-                    done |= await self.settle(_task(row.value), agents)
+                    done |= await self.settle(_task(record), agents)
                 except (InvalidRecord, NotPermitted) as wrong:  # of this task alone: the others go on
-                    _log.warning("task %s cannot be settled: %s", row.value.id, wrong)
+                    _log.warning("task %s cannot be settled: %s", record.id, wrong)
         return done
 
     async def _follow(self, agents: Mapping[str, tuple[Record, AgentDefinition]]) -> bool:
@@ -342,6 +344,20 @@ class Specialists:
 
     async def _respond(self, task: Task, status: Status, answer: str, kept: KeptTurn | None) -> None:
         """Write the response, and close the task. Both can be repeated."""
+        value = None if kept is None or kept.ending is None else kept.ending.value
+        try:
+            await self._write_response(task, status, _kept_text(answer), kept, value)
+        except InvalidRecord as wrong:  # a value that no record can have; who asked is answered all the same
+            status = Status.FAILED
+            error = f"the answer cannot be kept as a record: {wrong}. It stands in turn {task.turn_id}"
+            await self._write_response(task, status, _kept_text(error), kept)
+        kept_tags = [DONE, *(tag for tag in task.record.tags if tag != WORKING)]
+        patch = {"tags": kept_tags, "context": {"status": status.value}}
+        await self._records.patch(task.record.id, patch, task.record.version, RUNTIME)
+
+    async def _write_response(
+        self, task: Task, status: Status, answer: str, kept: KeptTurn | None, value: Any = None
+    ) -> None:
         is_answer = status in (Status.SUCCESS, Status.PARTIAL)
         context: dict[str, Any] = {
             "request_id": task.request_id,
@@ -349,18 +365,15 @@ class Specialists:
             "owner": task.context.get("owner", ""),
             "turn_id": task.turn_id,
             "status": status.value,
-            "answer": answer[:_MOST_ANSWER] if is_answer else "",
-            "error": "" if is_answer else answer[:_MOST_ANSWER],
+            "answer": answer if is_answer else "",
+            "error": "" if is_answer else answer,
         }
-        if kept is not None and kept.ending is not None and kept.ending.value is not None:
-            context["value"] = kept.ending.value
+        if value is not None:
+            context["value"] = value
         tags = ("delegation:response", f"request:{task.request_id}", f"agent:{task.agent}", f"turn:{task.turn_id}")
         new = NewRecord(RESPONSE, task.record.title, (*tags, f"status:{status.value}"), context, ttl=KEPT_FOR)
         with suppress(Conflict):  # another process has answered
             await self._records.create(new, _writer(task, kept), key=f"response:{task.record.id}")
-        kept_tags = [DONE, *(tag for tag in task.record.tags if tag != WORKING)]
-        patch = {"tags": kept_tags, "context": {"status": status.value}}
-        await self._records.patch(task.record.id, patch, task.record.version, RUNTIME)
 
 
 async def names_of(store: RecordStore, project: str) -> list[str]:
@@ -381,6 +394,14 @@ def _task(record: Record) -> Task:
         record, context["agent_id"], context["agent"], context["request_id"], context["turn_id"], context["depth"],
         context["root"], context["deadline_at"], context,
     )  # fmt: skip
+
+
+def _kept_text(text: str) -> str:
+    """Text as a record can keep it: of bounded size as JSON, without NUL and half characters."""
+    sound = text[:_MOST_ANSWER].encode(errors="replace").decode().replace("\0", "\ufffd")
+    while len(json.dumps(sound, ensure_ascii=False).encode()) > _MOST_ANSWER_BYTES:
+        sound = sound[: len(sound) // 2]
+    return sound
 
 
 def _query(selector: Selector) -> RecordQuery:

@@ -173,10 +173,13 @@ def read_blacklist(contexts: Iterable[Mapping[str, Any]]) -> Blacklist:
 
 
 def deadline_of(request: Record, definition: AgentDefinition) -> float:
-    """When the work for a request must be done: what it says, and no longer than the agent may take."""
+    """When the work for a request must be done: what it says, and no longer than the agent may take.
+
+    It counts from the version that woke the agent: a record may be updated long after it was created.
+    """
     asked: Any = request.context.get("deadline_s")
     usable = isinstance(asked, (int, float)) and not isinstance(asked, bool) and 0 < asked <= LONGEST_DEADLINE_S
-    return request.created_at + min(definition.deadline_s, float(asked) if usable else LONGEST_DEADLINE_S)
+    return request.updated_at + min(definition.deadline_s, float(asked) if usable else LONGEST_DEADLINE_S)
 
 
 def _names(value: Any, field: str) -> list[str]:
