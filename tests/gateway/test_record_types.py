@@ -1,5 +1,6 @@
 """Types of records: definitions, what they check, and which types are reserved."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from tests.gateway.record_gateway import NOTE, RECORDS, Gateway, gateway_for, to
 from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.schemas import RESERVED
-from toolwire.errors import NotPermitted
+from toolwire.breadcrumbs.service import RecordService
+from toolwire.errors import Conflict, NotPermitted
+from toolwire.protocol.breadcrumbs import Record
+from toolwire.record.memory import MemoryStore
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -52,6 +56,59 @@ async def test_a_definition_holds_every_record_of_its_type_to_its_schema(gateway
     assert (await gateway["ANN"].get(f"{RECORDS}/{before['id']}")).json() == before
     view = await gateway["ANN"].get(f"{RECORDS}/{kept['id']}?view=llm")
     assert view.json()["context"] == {"colour": "red"}, "hints of the type hold for records without their own"
+
+
+async def test_a_repeated_request_gets_its_first_answer_whatever_its_type_says_by_now(gateway: Gateway) -> None:
+    key, past = {"idempotency-key": "k"}, {**NOTE, "context": {"colour": "blue"}}
+    first = await gateway["ANN"].post(RECORDS, json=past, headers=key)
+    defined = await gateway["ADA"].post(RECORDS, json=DEFINITION, headers=key)
+    again = await gateway["ANN"].post(RECORDS, json=past, headers=key)
+    assert (again.status_code, again.json()) == (201, first.json())
+    assert (await gateway["ADA"].post(RECORDS, json=DEFINITION, headers=key)).json() == defined.json()
+
+    other = {**NOTE, "context": {"colour": "pink"}}
+    assert told(await gateway["ANN"].post(RECORDS, json=other, headers=key)) == (409, "record_conflict")
+    assert told(await gateway["ANN"].post(RECORDS, json=past, headers={"idempotency-key": "new"})) == (
+        400,
+        "bad_record",
+    )
+
+
+async def test_of_two_definitions_at_the_same_moment_one_is_kept() -> None:
+    class Slow(MemoryStore):
+        """Others get on between a look and what follows from it."""
+
+        async def records(self, *given: Any, **named: Any) -> Any:
+            found = await super().records(*given, **named)
+            await asyncio.sleep(0)
+            return found
+
+    service = RecordService(Slow(), "acme")
+    new = [NewRecord("schema.def.v1", title, context=DEFINITION["context"]) for title in ("One", "Other")]
+    made = await asyncio.gather(
+        service.create(new[0], Caller("ada", Role.ADMIN)),
+        service.create(new[1], Caller("eva", Role.ADMIN), key="k"),
+        return_exceptions=True,
+    )
+    assert [type(one) for one in made] == [Record, Conflict]
+
+
+async def test_a_definition_that_is_written_anew_counts_and_one_for_another_type_is_in_no_ones_way(
+    gateway: Gateway,
+) -> None:
+    first = (await gateway["ADA"].post(RECORDS, json=DEFINITION)).json()
+    blue = {**NOTE, "context": {"colour": "blue"}}
+    assert told(await gateway["ANN"].post(RECORDS, json=blue)) == (400, "bad_record")
+    await gateway["ADA"].delete(f"{RECORDS}/{first['id']}")
+    loose = {**DEFINITION, "context": {"defines_schema": "note.v1", "json_schema": {"type": "object"}}}
+    again = (await gateway["ADA"].post(RECORDS, json=loose)).json()
+    assert (await gateway["ANN"].post(RECORDS, json=blue)).status_code == 201
+
+    moved = {"context": {"defines_schema": "letter.v1"}}
+    place = f"{RECORDS}/{again['id']}"
+    assert (await gateway["ADA"].patch(place, json=moved, headers={"if-match": "1"})).status_code == 200
+    assert (await gateway["ADA"].post(RECORDS, json=DEFINITION)).status_code == 201
+    assert told(await gateway["ANN"].post(RECORDS, json=blue)) == (400, "bad_record")
 
 
 async def test_a_changed_or_deleted_definition_counts_at_once(gateway: Gateway) -> None:

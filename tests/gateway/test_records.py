@@ -260,6 +260,8 @@ async def test_null_in_a_patch_gives_a_field_its_default(gateway: Gateway) -> No
 
 async def test_a_record_that_ends_with_its_use_is_not_found_afterwards(gateway: Gateway) -> None:
     made = await gateway.created(ttl={"type": "usage", "uses": 2})
+    for path in ("", "/full"):  # shows nothing, so it is no use
+        assert (await gateway["ANN"].head(f"{RECORDS}/{made['id']}{path}")).status_code == 200
     place = f"{RECORDS}/{made['id']}"
     assert [(await gateway["ANN"].get(place)).status_code for _ in range(3)] == [200, 200, 404]
     patch = await gateway["ANN"].patch(place, json={"title": "A"}, headers={"if-match": "1"})
@@ -270,7 +272,8 @@ async def test_a_record_that_ends_with_its_use_is_not_found_afterwards(gateway: 
 async def test_a_list_that_is_asked_wrongly_is_refused_with_a_sentence(gateway: Gateway) -> None:
     for query in (
         "limit=0", "limit=201", "limit=x", "before=-1", "before=99999999999999999999", "since=yesterday",
-        "since=2026-01-01T00:00:00", "until=1e999", "schema_name=a+b", "tag=", "include_context=maybe",
+        "since=2026-01-01T00:00:00", "until=1e999", "tags=a", "schema=note.v1", "schema_name=a+b", "tag=",
+        "include_context=maybe",
         "text=" + "a" * 2_001, "text=%00", "author=" + "a" * 201, "limit=51&include_context=true",
         "&".join(f"tag=t{number}" for number in range(21)),
     ):  # fmt: skip

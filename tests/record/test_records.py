@@ -79,6 +79,10 @@ async def test_the_same_key_gives_the_first_answer_back_even_after_an_update(sto
     assert await store.create_record(again, key="k") == first
     second = await store.update_record(replace(first, title="Another"), 1)
     assert await store.create_record(again, key="k", audit=NOTED) == first != second
+    assert await store.replayed_record(again, "k") == first
+    assert await store.replayed_record(again, "another") is None
+    with pytest.raises(Conflict, match="key was used for other content; use a new key"):
+        await store.replayed_record(a_record("r3", context={}), "k")
     with pytest.raises(Conflict, match="key was used for other content; use a new key"):
         await store.create_record(a_record("r3", context={}), key="k")
     other = replace(again, created_by="bob")

@@ -98,7 +98,7 @@ class RecordTypes:
     def __init__(self, store: RecordStore, project: str) -> None:
         self._store = store
         self._project = project
-        self._known: dict[str, RecordType] = {}
+        self._known: dict[str, tuple[tuple[str, int, float], RecordType]] = {}
 
     async def named(self, name: str) -> RecordType | None:
         """The type of this name, as it is defined now; None for one that no record defines."""
@@ -106,11 +106,13 @@ class RecordTypes:
         if record is None:
             self._known.pop(name, None)
             return None
-        known = self._known.get(name)
-        if known is None or (known.defined_in, known.version) != (record.id, record.version):
+        which, known = self._known.get(name, (None, None))
+        version = (record.id, record.version, record.updated_at)  # one that was deleted and written anew has its id
+        if known is None or which != version:
             while len(self._known) >= _MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
-            known = self._known[name] = read_definition(record.id, record.version, record.context, record.llm_hints)
+            known = read_definition(record.id, record.version, record.context, record.llm_hints)
+            self._known[name] = (version, known)
         return known
 
     async def other_definition(self, name: str, record_id: str) -> str:

@@ -10,7 +10,7 @@ replies are read here as records too, and cannot be written.
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import field
 from typing import Any, Protocol
 from uuid import UUID, uuid5
@@ -41,6 +41,7 @@ from toolwire.breadcrumbs.rules.schemas import (
     SCHEMA_DEF,
     TOOL_CONFIG,
     check_schema_name,
+    defined_by,
     defining_tag,
     is_config,
     is_reserved,
@@ -126,7 +127,9 @@ class RecordService:
     async def create_first(self, new: NewRecord, caller: Caller, *, key: str) -> Record | None:
         """Keep a new record under a key; None where one was kept before. Claims work that must be done once."""
         asked, kept = await self._create(new, caller, key)
-        return _shown(kept) if kept.id == asked.id else None
+        # Ids that follow from the key or the type are the same each time.
+        is_first = (kept.id, kept.created_at) == (asked.id, asked.created_at)
+        return _shown(kept) if is_first else None
 
     async def _create(self, new: NewRecord, caller: Caller, key: str) -> tuple[Record, Record]:
         """What was to be kept, and what is kept."""
@@ -136,9 +139,21 @@ class RecordService:
             require_writer(caller)
             require_may_write(new.schema_name, caller)
             require_same_decision((), new.tags, caller)
-        record = await self._as_kept(self._new(new, caller, key), replays=bool(key))
+        asked = self._new(new, caller, key)
+        try:
+            record = await self._as_kept(asked, is_new=True)
+        except (InvalidRecord, Conflict):
+            if not key or (first := await self._replayed(asked, key)) is None:
+                raise
+            return asked, first
         audit = [self._audit_row("record_created", record, caller)]
         return record, await self._store.create_record(record, key=key, audit=audit)
+
+    async def _replayed(self, asked: Record, key: str) -> Record | None:
+        """What was created under a key before its type, or the time, came to refuse it; None for a new key."""
+        if asked.schema_name == SCHEMA_DEF:
+            asked = _tagged(asked, defined_by(asked.context))
+        return await self._store.replayed_record(self._sealed(asked), key)
 
     def _new(self, new: NewRecord, caller: Caller, key: str) -> Record:
         now = self._clock()
@@ -220,10 +235,10 @@ class RecordService:
             )
         return _shown(gone)
 
-    async def read(self, record_id: str, caller: Caller) -> Record:
-        """The current version; of a record that ends with its use, this is one use. Raises `NotFound`."""
+    async def read(self, record_id: str, caller: Caller, *, counts: bool = True) -> Record:
+        """The current version; of a record that ends with its use, a use if it `counts`. Raises `NotFound`."""
         record = await self._visible(record_id, caller)
-        if record.uses_left is not None and caller.role is not Role.RUNTIME:
+        if record.uses_left is not None and counts and caller.role is not Role.RUNTIME:
             record = await self._store.use_record(record.id, project=self.project)
         return _shown(record)
 
@@ -418,15 +433,18 @@ class RecordService:
             origins=origins,
         )  # fmt: skip
 
-    async def _as_kept(self, record: Record, *, replays: bool = False) -> Record:
+    async def _as_kept(self, record: Record, *, is_new: bool = False) -> Record:
         """The record as it goes into the store: held to its type, and sealed where it is secret."""
         await self._check_type(record)
         check_definition(record, self._clock())
         if type_family(record.schema_name) == type_family(SCHEMA_DEF):
-            record = await self._checked_definition(record, replays=replays)
-        if record.sensitivity is Sensitivity.SECRET:
-            record = replace(record, context=self._sealer().seal(record.context, record.id))
-        return record
+            record = await self._checked_definition(record, is_new=is_new)
+        return self._sealed(record)
+
+    def _sealed(self, record: Record) -> Record:
+        if record.sensitivity is not Sensitivity.SECRET:
+            return record
+        return replace(record, context=self._sealer().seal(record.context, record.id))
 
     async def _check_type(self, record: Record) -> None:
         defined = await self._types.named(record.schema_name)
@@ -437,22 +455,29 @@ class RecordService:
                 f"no {SCHEMA_DEF} record defines {record.schema_name}; define it first, or set records.strict = false"
             )
 
-    async def _checked_definition(self, record: Record, *, replays: bool) -> Record:
+    async def _checked_definition(self, record: Record, *, is_new: bool) -> Record:
         """A definition that can be used, and is the only one of its type.
 
-        Where a request may be a repetition, the definition that is there keeps its id: the store then knows the key,
-        or says that the id is taken.
+        The id of a new one follows from the type: of two that are written at the same moment, one is refused.
         """
         if record.schema_name != SCHEMA_DEF:
             raise InvalidRecord(f"types are defined by {SCHEMA_DEF} records, not by {record.schema_name}")
         if record.sensitivity is not Sensitivity.NORMAL:
             raise InvalidRecord(f"a {SCHEMA_DEF} record cannot be {record.sensitivity}: every writer is held to it")
         defined = read_definition(record.id, record.version, record.context, record.llm_hints)
-        other = await self._types.other_definition(defined.name, record.id)
-        if other and not replays:
+        if other := await self._types.other_definition(defined.name, record.id):
             raise Conflict(f"{defined.name} is defined by record {other} already; patch that one")
-        tags = (tag for tag in record.tags if not tag.startswith("defines:"))
-        return replace(record, id=other or record.id, tags=(defining_tag(defined.name), *tags))
+        if is_new:
+            record = replace(record, id=await self._definition_id(defined.name) or record.id)
+        return _tagged(record, defined.name)
+
+    async def _definition_id(self, name: str) -> str:
+        """The id for the definition of a type; empty where the one that has it defines another type by now."""
+        found = str(uuid5(_KEYED, f"{self.project}\0{defining_tag(name)}"))
+        with suppress(NotFound):
+            holder = await self._store.record(found, project=self.project)
+            return found if defining_tag(name) in holder.tags else ""
+        return found
 
     async def _visible(self, record_id: str, caller: Caller) -> Record:
         if is_response(record_id):
@@ -499,6 +524,12 @@ class RecordService:
 def _shown(record: Record) -> Record:
     """A record as it leaves: of a secret, everything but its context."""
     return replace(record, context={}) if record.sensitivity is Sensitivity.SECRET else record
+
+
+def _tagged(record: Record, defines: str) -> Record:
+    """A definition with the tag by which it is found."""
+    tags = (tag for tag in record.tags if not tag.startswith("defines:"))
+    return replace(record, tags=(defining_tag(defines), *tags))
 
 
 def _session_of(caller: Caller) -> str | None:

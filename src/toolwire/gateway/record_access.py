@@ -1,12 +1,13 @@
 """Who may use records over HTTP, and what goes wrong with them in HTTP's words. Shared by all routes about records."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
 
+from toolwire.breadcrumbs.new_records import require_known
 from toolwire.breadcrumbs.rules.callers import Caller, Role
 from toolwire.breadcrumbs.service import RecordService
 from toolwire.errors import InvalidRecord, NotPermitted, SettingsError
@@ -58,6 +59,12 @@ def told_about_records() -> Iterator[None]:
         raise Rejected(Fault(403, "not_permitted", str(wrong))) from None
     except SettingsError as wrong:
         raise Rejected(Fault(503, "records_unavailable", str(wrong))) from None
+
+
+def require_known_query(request: Request, names: Iterable[str]) -> None:
+    """Raises Rejected for a name in an address that means nothing: a misspelled filter would let everything through."""
+    with told_about_records():
+        require_known(request.query_params, names)
 
 
 def read_record_body(body: bytes, most: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from toolwire.gateway.events_response import EventsResponse
 from toolwire.gateway.frames import named_frame
 from toolwire.gateway.openapi import COUNT, EVENTS, FLAG, TEXT, DescribedRoute, Operation, list_of, record
 from toolwire.gateway.query import MOST_CURSOR, read_cursor
-from toolwire.gateway.record_access import PATHS, RecordAccess
+from toolwire.gateway.record_access import PATHS, RecordAccess, require_known_query
 from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import TransferLimits
 from toolwire.protocol.breadcrumbs import RecordChange
@@ -75,6 +75,7 @@ class RecordEvents:
         them); by `all=true`; or by a `subscription`. Each `kind` is created, updated, deleted or expired.
         """
         caller = self._access.require_caller(request)
+        require_known_query(request, ("selector", "subscription", *_SELECTED_BY, "kind", "after"))
         async with self._access.service() as records:
             after = _last_event(request)
             wanted = await _wanted(request, records, caller)

@@ -33,7 +33,7 @@ from toolwire.gateway.openapi import (
     text,
 )
 from toolwire.gateway.query import read_cursor, read_number
-from toolwire.gateway.record_access import PATHS, RecordAccess, bad_record, read_record_body
+from toolwire.gateway.record_access import PATHS, RecordAccess, bad_record, read_record_body, require_known_query
 from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import TransferLimits
 from toolwire.protocol.breadcrumbs import (
@@ -53,6 +53,9 @@ BODY_BYTES = 2 * LONGEST_CONTEXT
 ANSWER_BYTES = 4 * 1024 * 1024
 """A page of a list ends before it is larger, and its `next` goes on from there."""
 _MOST_WITH_CONTEXT = 50
+
+_FILTERED_BY = ("schema_name", "tag", "any_tag", "author", "since", "until")
+_PAGED_BY = ("limit", "before")
 
 _TAGS: Json = {"type": "array", "items": {**text(LONGEST_TAG), "minLength": 1}, "maxItems": MOST_TAGS}
 _CHOICES: Json = {"visibility": {"enum": [*Visibility]}, "sensitivity": {"enum": [*Sensitivity]}}
@@ -163,6 +166,7 @@ class RecordRoutes:
         page, or null. What toolwire keeps for its own work is listed with `internal=true`.
         """
         caller = self._access.require_caller(request)
+        require_known_query(request, (*_FILTERED_BY, *_PAGED_BY, "text", "include_context", "internal"))
         with_context, internal = _flag(request, "include_context"), _flag(request, "internal")
         limit = read_number(request, "limit", 50, _MOST_WITH_CONTEXT if with_context else MOST_LISTED)
         before = read_cursor(request, "before")
@@ -179,6 +183,7 @@ class RecordRoutes:
 
     async def search_by_query(self, request: Request) -> Response:
         """The same, asked with `q` and `nn` in the address."""
+        require_known_query(request, (*_FILTERED_BY, "q", "nn"))
         nn = read_number(request, "nn", 5, MOST_FOUND)
         return await self._search({**_said(request), "text": request.query_params.get("q", ""), "nn": nn}, request)
 
@@ -198,11 +203,12 @@ class RecordRoutes:
     async def show(self, request: Request) -> Response:
         """A record: `view=raw` (the default) is all of it, `view=llm` what models are shown by its hints."""
         caller = self._access.require_caller(request)
+        require_known_query(request, ("view",))
         view = request.query_params.get("view", "raw")
         if view not in ("raw", "llm"):
             raise Rejected(bad_record("view is raw or llm"))
         async with self._access.service() as records:
-            kept = await records.read(request.path_params["id"], caller)
+            kept = await records.read(request.path_params["id"], caller, counts=request.method != "HEAD")
             shown = record_object(kept) if view == "raw" else await records.llm_view(kept, caller)
         return json_response(dict(shown), headers=_etag(kept))
 
@@ -210,12 +216,13 @@ class RecordRoutes:
         """All of a record, whatever its hints say: the same as `view=raw`."""
         caller = self._access.require_caller(request)
         async with self._access.service() as records:
-            kept = await records.read(request.path_params["id"], caller)
+            kept = await records.read(request.path_params["id"], caller, counts=request.method != "HEAD")
         return json_response(record_object(kept), headers=_etag(kept))
 
     async def history(self, request: Request) -> Response:
         """The versions of a record, the newest first, with `before=N` those below that version."""
         caller = self._access.require_caller(request)
+        require_known_query(request, _PAGED_BY)
         limit, before = read_number(request, "limit", 20, MOST_LISTED), read_cursor(request, "before")
         async with self._access.service() as records:
             versions = await records.history(request.path_params["id"], caller, limit=limit + 1, before=before)

@@ -734,6 +734,13 @@ class RecordStore(Protocol):
         """
         ...
 
+    async def replayed_record(self, record: Record, key: str) -> Record | None:
+        """What `create_record` gives back for a key that was used before; None for one that was not.
+
+        Raises `Conflict` as that does.
+        """
+        ...
+
     async def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Record:
         """Keep the next version of a record, in the place of version `expected`; gives it back with its number.
 

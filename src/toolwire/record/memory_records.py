@@ -60,8 +60,8 @@ class MemoryRecords:
             return refusal, False
         place = (record.project, record_rules.key_digest(record.created_by, key) if key else "")
         self._forget_keys(now)
-        if key and (used := self._keys.get(place)) is not None:
-            return self._replayed(place, used, record, now), False
+        if key and (first := self.replayed(record, key, now)) is not None:
+            return first, False
         where = (record.project, record.id)
         if (before := self._kept.get(where)) is not None:
             if not record_rules.is_over(before.record, now):
@@ -81,6 +81,12 @@ class MemoryRecords:
         self._changed(ChangeKind.CREATED, record, now)
         self.index.put(number, record, self._last)
         return record, True
+
+    def replayed(self, record: Record, key: str, now: float) -> Record | StoreError | None:
+        """The first record under a key, as it was created; None for a key that was not used."""
+        place = (record.project, record_rules.key_digest(record.created_by, key))
+        used = self._keys.get(place)
+        return None if used is None else self._replayed(place, used, record, now)
 
     def update(self, record: Record, expected: int, now: float) -> Record | StoreError:
         kept = self._alive(record.project, record.id, now)
@@ -218,6 +224,10 @@ class MemoryRecordStore:
     async def create_record(self, record: Record, *, key: str = "", audit: Sequence[AuditRow] = ()) -> Record:
         kept, is_new = self._records.create(record, key, self._clock())
         return self._noted(kept, audit if is_new else ())
+
+    async def replayed_record(self, record: Record, key: str) -> Record | None:
+        first = self._records.replayed(record, key, self._clock())
+        return None if first is None else self._noted(first)
 
     async def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Record:
         return self._noted(self._records.update(record, expected, self._clock()), audit)

@@ -408,6 +408,10 @@ class ProjectStore:
         self._require(record, *audit)
         return self.whole.create_record(record, key=key, audit=audit)
 
+    def replayed_record(self, record: Record, key: str) -> Doing[Record | None]:
+        self._require(record)
+        return self.whole.replayed_record(record, key)
+
     def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Doing[Record]:
         self._require(record, *audit)
         return self.whole.update_record(record, expected, audit=audit)

@@ -125,8 +125,8 @@ def create(
     """Keep the first version of a record, which was checked before."""
     project, record_id = columns(record.project, record.id)
     connection, digest = tx.connection, record_rules.key_digest(record.created_by, key) if key else None
-    if digest is not None and (used := connection.execute(_KEY, (project, digest)).fetchone()) is not None:
-        return _replayed(connection, record, digest, UsedKey(used[0], used[1], used[2] is not None), now)
+    if digest is not None and (first := _first(connection, record, digest, now)) is not None:
+        return first
     number = record_rules.number_of(record.created_at)
     changed, same_number, same_id = connection.execute(_NEXT, (number, project, record_id)).fetchone()
     if same_id is not None:
@@ -145,6 +145,14 @@ def create(
     _keep_change(tx, changed, (project, record_id, 1, ChangeKind.CREATED.value, now, None))
     tx.audit.extend(audit)
     return record_rules.read(record.project, record.id, body)
+
+
+def replayed(connection: sqlite3.Connection, record: Record, key: str, now: float) -> Record | None:
+    """The first record under a key, as it was created; None for a key that was not used. Raises StoreError."""
+    first = _first(connection, record, record_rules.key_digest(record.created_by, key), now)
+    if isinstance(first, StoreError):
+        raise first
+    return first
 
 
 def update(tx: Transaction, record: Record, expected: int, audit: Sequence[Row], now: float) -> Record | StoreError:
@@ -317,6 +325,13 @@ def _left_behind(project: str, record_id: str) -> Callable[[str], str]:
 
 def _newest(connection: sqlite3.Connection, first: int, below: int) -> int:
     return int(connection.execute(_NEWEST_NUMBER, (first, below)).fetchone()[0])
+
+
+def _first(connection: sqlite3.Connection, record: Record, digest: str, now: float) -> Record | StoreError | None:
+    used = connection.execute(_KEY, (*columns(record.project), digest)).fetchone()
+    if used is None:
+        return None
+    return _replayed(connection, record, digest, UsedKey(used[0], used[1], used[2] is not None), now)
 
 
 def _replayed(

@@ -30,6 +30,9 @@ class SqliteRecordStore:
         create = partial(record_rows.create, record=record, body=body, key=key, audit=audit_rows(audit), now=now)
         return await self._writer.write(create, _whose(record))
 
+    async def replayed_record(self, record: Record, key: str) -> Record | None:
+        return await self._reader.read(record_rows.replayed, record, key, self._clock())
+
     async def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Record:
         update = partial(
             record_rows.update, record=record, expected=expected, audit=audit_rows(audit), now=self._clock()
