@@ -299,3 +299,19 @@ async def test_an_agent_that_could_not_run_is_refused_when_it_is_written(
 ) -> None:
     with pytest.raises(InvalidRecord, match=says):
         await place.add(AGENT, {**MAKER, **change}, ADMIN)
+
+
+async def test_T296_a_private_record_wakes_no_agent_and_leaves_no_trace_that_others_see(place: Place) -> None:
+    """What is kept about the work of an agent is for the whole project: the title of a diary would be in it."""
+    await place.add(AGENT, MAKER, ADMIN)
+    await place.add("wish.v1", {}, title="xyzzy", tags=("assigned-to:maker",), visibility=Visibility.PRIVATE)
+    await place.specialists.look()
+    assert await place.of(TASK) == await place.of(RESPONSE) == []
+    assert place.begun == []
+
+
+async def test_T296_control_one_for_the_project_wakes_it(place: Place) -> None:
+    await place.add(AGENT, MAKER, ADMIN)
+    await place.add("diary.v1", {}, title="open", tags=("assigned-to:maker",))
+    await place.specialists.look()
+    assert [task.title for task in await place.of(TASK)] == ["open"]

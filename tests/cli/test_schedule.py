@@ -166,6 +166,13 @@ def test_T270_control_with_the_permission_of_its_turn_it_may(inside: Inside, tmp
     assert "hello from the file" in overdue_reading(inside, tmp_path, ["records", "file_read"])
 
 
+def test_T270_a_schedule_of_a_model_runs_under_the_name_of_its_agent(inside: Inside, tmp_path: Path) -> None:
+    """Under another one it would have the configurations and private records of that one, and approve its own work."""
+    overdue_reading(inside, tmp_path, ["records", "file_read"])
+    [result] = records_of(tmp_path, "tool.response.v1")
+    assert result.created_by == "agent:ann"
+
+
 def test_a_runner_of_all_projects_fires_the_schedules_of_each_in_its_own_folder(inside: Inside, tmp_path: Path) -> None:
     """A project whose settings are broken is told of, and holds up no other one."""
     for name in ("acme", "broken", "zoo"):

@@ -372,3 +372,29 @@ async def test_T231_models_are_shown_no_personal_data(gateway: Gateway) -> None:
 async def test_T231_control_a_person_reads_personal_data(gateway: Gateway) -> None:
     made = await gateway.created(sensitivity="pii", context={"street": "Elm"})
     assert (await gateway["BEN"].get(f"{RECORDS}/{made['id']}")).json()["context"] == {"street": "Elm"}
+
+
+async def test_T294_a_record_whose_uses_are_counted_is_shown_by_no_way_that_does_not_count(gateway: Gateway) -> None:
+    made = await gateway.created(title="Once", context={"word": "xyzzy"}, ttl={"type": "usage", "uses": 1})
+    place, ben = f"{RECORDS}/{made['id']}", gateway["BEN"]
+    answers = [
+        await ben.get(f"{RECORDS}?include_context=true"),
+        await ben.get(f"{RECORDS}/search?q=once"),
+        await ben.get(f"{place}/history"),
+        await ben.patch(place, json={"title": "Twice"}, headers={"if-match": "1"}),
+    ]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert all(made["id"] in answer.text and "xyzzy" not in answer.text for answer in answers)
+    for ttl in (None, {"type": "usage", "uses": 9}):
+        assert told(await ben.patch(place, json={"ttl": ttl}, headers={"if-match": "2"})) == (403, "not_permitted")
+    assert (await ben.get(place)).json()["context"] == {"word": "xyzzy"}
+    assert told(await ben.get(place)) == (404, "record_not_found")
+
+
+async def test_T294_control_its_author_sees_what_it_wrote_and_may_change_how_often_it_is_used(gateway: Gateway) -> None:
+    made = await gateway.created(context={"word": "xyzzy"}, ttl={"type": "usage", "uses": 1})
+    place, ann = f"{RECORDS}/{made['id']}", gateway["ANN"]
+    assert "xyzzy" in (await ann.get(f"{RECORDS}?include_context=true")).text
+    longer = await ann.patch(place, json={"ttl": None}, headers={"if-match": "1"})
+    assert (longer.json()["uses_left"], longer.json()["context"]) == (None, {"word": "xyzzy"})
+    assert "xyzzy" in (await gateway["BEN"].get(f"{RECORDS}?include_context=true")).text

@@ -226,6 +226,88 @@ async def test_T261_control_a_person_approves_and_tags_that_decide_nothing_can_b
     )  # fmt: skip
 
 
+async def test_T261_an_approval_is_not_for_what_a_model_makes_of_the_record_afterwards(world: World) -> None:
+    record_id = await world.note(tags=("tool", "pending", "approval:person"))
+    approved = await world.service.decide(record_id, ANN, approve=True)
+    change = {"breadcrumb_id": record_id, "version": approved.version}
+    [tagged] = await world.ask(
+        call("breadcrumb-update", **change, updates={"tags": ["tool", "approved", "validated", "approval:person", "x"]})
+    )
+    assert tagged.ok
+    assert set(tagged.structured["breadcrumb"]["tags"]) >= {"approved", "validated"}, "what was approved is the same"
+    changes: list[dict[str, Any]] = [{"context": {"c": "evil"}}, {"title": "Evil"}]
+    for updates in changes:
+        decided = await world.service.read(record_id, ANN)
+        [changed] = await world.ask(
+            call("breadcrumb-update", breadcrumb_id=record_id, version=decided.version, updates=updates)
+        )
+        tags = changed.structured["breadcrumb"]["tags"]
+        assert {"pending", "approval:person"} <= set(tags), tags
+        assert not {"approved", "validated"} & set(tags), tags
+        await world.service.decide(record_id, ANN, approve=True)
+    [merged] = await world.ask(call("breadcrumb-context-merge", breadcrumb_id=record_id, context={"c": "worse"}))
+    assert merged.ok
+    assert "approved" not in (await world.service.read(record_id, ANN)).tags
+
+
+async def test_T261_a_model_approves_neither_what_it_wrote_a_part_of_nor_what_it_has_not_seen(world: World) -> None:
+    record_id = await world.note(tags=("pending",))
+    await world.ask(call("breadcrumb-update", breadcrumb_id=record_id, version=1, updates={"context": {"c": "mine"}}))
+    await world.service.patch(record_id, {"title": "Tidied up"}, 2, ANN)
+    [own] = await world.ask(call("breadcrumb-approve", breadcrumb_id=record_id))
+    assert code(own) is Code.PERMISSION_DENIED
+
+    @tool(name="meanwhile")
+    async def meanwhile() -> str:
+        """Let another one change the record."""
+        await world.service.patch(record_id, {"context": {"c": "other"}}, 3, ANN)
+        return "changed"
+
+    world.tools = (*world.tools, meanwhile)
+    _, _, late = await world.ask(
+        call("breadcrumb-search", breadcrumb_id=record_id),
+        call("meanwhile"),
+        call("breadcrumb-approve", breadcrumb_id=record_id),
+        agent="other",
+    )
+    assert not late.ok
+    assert "is at version 4, not 3" in late.text
+    spelled = ["Approved", "VALIDATED", "approved\u200b", "\uff41pproved", "rejec\u0301ted"]
+    results = await world.ask([call("breadcrumb-create", **{**NOTE, "tags": [tag]}) for tag in spelled])
+    assert {code(one) for one in results} == {Code.PERMISSION_DENIED}
+
+
+async def test_T293_a_model_is_not_shown_what_hints_leave_out_by_changing_the_record(world: World) -> None:
+    hints = {"exclude": ["password"]}
+    record_id = await world.note(context={"password": "xyzzy", "c": 1}, llm_hints=hints)
+    other_hints: list[Any] = [None, {"exclude": []}, {"exclude": None}]
+    for updates in ({"llm_hints": hints} for hints in other_hints):
+        [by_hints] = await world.ask(call("breadcrumb-update", breadcrumb_id=record_id, version=1, updates=updates))
+        assert code(by_hints) is Code.PERMISSION_DENIED, updates
+    large = {"rows": [{"x": 1}] * 60_000}
+    wide = await world.note(
+        context={"password": "xyzzy", **large}, llm_hints={"exclude": ["rows[*].x", "rows[*].y", "password"]}
+    )
+    results = await world.ask(
+        call("breadcrumb-update", breadcrumb_id=record_id, version=1, updates={"title": "New"}),
+        call("breadcrumb-search", breadcrumb_id=wide),
+    )
+    assert [one.ok for one in results] == [True, True]
+    assert results[0].structured["breadcrumb"]["context"] == {"c": 1}
+    assert "xyzzy" not in "".join(one.text for one in results)
+
+
+async def test_T293_control_a_model_writes_hints_for_its_own_records_and_sees_what_it_changed(world: World) -> None:
+    _, changed = await world.ask(
+        call("breadcrumb-create", **NOTE),
+        lambda request: call(
+            "breadcrumb-update", breadcrumb_id=_id(request),
+            updates={"context": {"x": 1}, "llm_hints": {"include": ["x"]}},
+        ),
+    )  # fmt: skip
+    assert changed.structured["breadcrumb"]["context"] == {"x": 1}
+
+
 async def test_T57_no_reserved_record_is_written_by_a_model(world: World) -> None:
     kinds = ("tool.response.v1", "agent.response.v1", "tool.config.v1", "agent.def.v1", "schema.def.v1", "webhook.v2")
     calls = [call("breadcrumb-create", **{**NOTE, "schema_name": kind}) for kind in kinds]

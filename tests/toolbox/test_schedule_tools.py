@@ -1,5 +1,6 @@
 """The tools `scheduler` and `schedule`, called by a scripted model: what a model schedules may do no more than it."""
 
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.schedule_definitions import SCHEDULE
 from toolwire.breadcrumbs.scheduler import ScheduledWork, Scheduler
-from toolwire.protocol.breadcrumbs import RecordQuery
+from toolwire.protocol.breadcrumbs import RecordQuery, Visibility
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import call
 from toolwire.wire.codecs.stored import read_grant
@@ -110,3 +111,35 @@ async def test_an_agent_has_a_bounded_number_of_schedules(world: World) -> None:
     [told] = await world.ask(call("schedule", **CREATE), **ALLOWED)
     assert told.is_failure
     assert len(await schedules(world)) == 50
+
+
+async def test_T295_a_model_hears_nothing_of_private_schedules(world: World) -> None:
+    run = {"type": "ask", "question": "xyzzy?"}
+    hidden = await world.service.create(
+        NewRecord(SCHEDULE, "xyzzy", context={"interval": DAILY, "action": run}, visibility=Visibility.PRIVATE),
+        Caller("ann", Role.ADMIN),
+    )
+    [told] = await world.ask(call("scheduler"))
+    assert (told.structured["schedules"], told.structured["schedules_loaded"]) == ([], 0)
+    tried = [call("schedule", action="pause", schedule_id=name) for name in (hidden.id, "not-there")]
+    there, missing = await world.ask(tried, **ALLOWED)
+    assert (code(there), there.text.replace(hidden.id, "not-there")) == (Code.NOT_FOUND, missing.text)
+
+
+async def test_T295_control_schedules_for_the_project_are_listed(world: World) -> None:
+    await world.service.create(NewRecord(SCHEDULE, "Morning", context={"interval": DAILY}), Caller("ann", Role.ADMIN))
+    [told] = await world.ask(call("scheduler"))
+    assert [one["title"] for one in told.structured["schedules"]] == ["Morning"]
+
+
+async def test_a_schedule_of_a_model_writes_into_no_session(world: World) -> None:
+    record = {"schema_name": "note.v1", "title": "Due", "tags": ["note", "session:of-another"]}
+    run = {"type": "record", "record": record}
+    await world.ask(call("schedule", **{**CREATE, "run": run, "interval": "* * * * *"}), **ALLOWED)
+
+    async def begin(work: ScheduledWork) -> None:
+        raise AssertionError(work)
+
+    await Scheduler(world.service, begin, clock=lambda: time.time() + 120).fire_due()
+    rows = await world.service.listed(RecordQuery(schema_name="note.v1"), RUNTIME)
+    assert [(row.value.tags, row.value.created_by) for row in rows] == [(("note",), "agent:agent")]

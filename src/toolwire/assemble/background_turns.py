@@ -46,6 +46,9 @@ async def begin_scheduled(project: ProjectFolder, store: Store, work: ScheduledW
     async with open_agent(project, store, Unattended(), spec) as agent:
         if work.grant is not None:
             agent.grant = narrow_grant(_read_grant(work), agent.grant)
+            # As itself: under another name it would have that one's configurations and private records.
+            agent.name = work.record.created_by.removeprefix("agent:")
+            agent.grant = narrow_grant(agent.grant, project.settings.granted_to(agent.name, agent.grant))
         if spec.model.name == WORKFLOW_MODEL:
             _hold_to_steps(agent, question)
         await _begin(agent, question, thread, work.turn_id, work.record.origins)

@@ -67,6 +67,7 @@ class HintProcess:
         filtered: Any = context
         try:
             hints = read_hints(llm_hints)
+            filtered = {}  # where a filter fails, nothing is shown: it may be there to leave something out
             filtered = filter_context(context, hints)
             if not hints.needs_engine:
                 return LlmView(transform_context(filtered, hints))

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4, uuid5
 
 from toolwire.breadcrumbs.new_records import NewRecord, read_new_record
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
+from toolwire.breadcrumbs.rules.responses import with_session
 from toolwire.breadcrumbs.rules.schedule_definitions import (
     SCHEDULE,
     STATE,
@@ -226,6 +227,8 @@ class Scheduler:
         match definition.action:
             case CreateRecord(template):
                 new = read_new_record(_filled(template, tick))
+                if definition.grant is not None:  # of a model, which writes into no session but its own
+                    new = replace(new, tags=with_session(new.tags, ""))
                 await self._records.create(new, _owner(record, definition), key=firing_key(record.id, firing.due))
             case AskAgent() | CallTool() as action:
                 await self._begin(ScheduledWork(turn_id, action, record, definition.grant))

@@ -33,7 +33,12 @@ from toolwire.breadcrumbs.responses import Responses, TurnsAndCalls, asks_for_re
 from toolwire.breadcrumbs.rules.access import may_see, require_may_change, require_writer, visible_to
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.configs import is_bound, settings_of
-from toolwire.breadcrumbs.rules.decisions import decided_tags, require_may_decide, require_same_decision
+from toolwire.breadcrumbs.rules.decisions import (
+    decided_tags,
+    reopened_tags,
+    require_may_decide,
+    require_same_decision,
+)
 from toolwire.breadcrumbs.rules.lifetimes import read_lifetime
 from toolwire.breadcrumbs.rules.merge_patch import merge_patch
 from toolwire.breadcrumbs.rules.schemas import (
@@ -187,30 +192,43 @@ class RecordService:
         async with self._audit_refusal(caller, before.schema_name, record_id):
             require_may_change(before, after, caller)
             require_same_decision(before.tags, after.tags, caller)
-        after = await self._as_kept(after)
+        after = await self._as_kept(replace(after, tags=reopened_tags(before, after, caller)))
         audit = [self._audit_row("record_updated", replace(after, version=expected + 1), caller)]
         with _told_as_version_conflict():
-            return _shown(await self._store.update_record(after, expected, audit=audit))
+            return _unused(await self._store.update_record(after, expected, audit=audit), caller)
 
-    async def decide(self, record_id: str, caller: Caller, *, approve: bool, reason: str = "") -> Record:
+    async def decide(
+        self, record_id: str, caller: Caller, *, approve: bool, reason: str = "", expected: int | None = None
+    ) -> Record:
         """Approve or reject a record that is a draft or pending: its tags say so from then on, the audit log says why.
 
-        The same call again gives what it has decided. Raises as `patch` does.
+        With `expected`, the version that the caller has seen. The same call again gives what it has decided. Raises as
+        `patch` does.
         """
         before = await self._visible(record_id, caller)
         if caller.call_id and (before.turn_id, before.call_id) == (caller.turn_id, caller.call_id):
-            return _shown(before)
+            return _unused(before, caller)
+        authors = await self._authors(before) if caller.role is Role.MODEL else ()
         async with self._audit_refusal(caller, before.schema_name, record_id):
             require_writer(caller)
             require_may_write(before.schema_name, caller)
-            require_may_decide(before, caller)
+            require_may_decide(before, caller, authors)
+        if expected is not None:
+            _require_version(before, expected)
         after = replace(
             self._written(before, caller), tags=decided_tags(before.tags, approve=approve)
         )  # fmt: skip
         row = self._audit_row("record_approved" if approve else "record_rejected", after, caller)
         row = replace(row, detail={**row.detail, "reason": reason})
         with _told_as_version_conflict():
-            return _shown(await self._store.update_record(after, before.version, audit=[row]))
+            return _unused(await self._store.update_record(after, before.version, audit=[row]), caller)
+
+    async def _authors(self, record: Record) -> set[str]:
+        """Those who wrote any version of a record."""
+        if record.version == 1:
+            return {record.created_by, record.updated_by}
+        versions = await self._store.record_history(record.id, limit=MOST_LISTED, project=self.project)
+        return {record.created_by, *(version.updated_by for version in versions)}
 
     async def version_seen(self, record_id: str, caller: Caller) -> int | None:
         """The version of a record that earlier steps of the caller's turn have shown; None where they showed none."""
@@ -233,7 +251,7 @@ class RecordService:
             gone = await self._store.delete_record(
                 before.id, by=caller.author, expected=expected, audit=audit, project=self.project
             )
-        return _shown(gone)
+        return _unused(gone, caller)
 
     async def read(self, record_id: str, caller: Caller, *, counts: bool = True) -> Record:
         """The current version; of a record that ends with its use, a use if it `counts`. Raises `NotFound`."""
@@ -263,7 +281,7 @@ class RecordService:
             rows = await self._responses.listed(query, limit=limit, before=before, within=_session_of(caller))
         else:
             rows = await self._store.records(query, limit=limit, before=before, project=self.project)
-        return [Numbered(row.cursor, _shown(row.value)) for row in rows if may_see(row.value, caller)]
+        return [Numbered(row.cursor, _unused(row.value, caller)) for row in rows if may_see(row.value, caller)]
 
     async def history(
         self, record_id: str, caller: Caller, *, limit: int = 50, before: int | None = None
@@ -279,7 +297,7 @@ class RecordService:
         while len(found) < limit:  # what is not shown makes no page shorter, which would look like the last one
             wanted = limit - len(found)
             versions = await self._store.record_history(record.id, limit=wanted, before=before, project=self.project)
-            found += [_shown(version) for version in versions if may_see(version, caller)]
+            found += [_unused(version, caller) for version in versions if may_see(version, caller)]
             if len(versions) < wanted:
                 break
             before = versions[-1].version
@@ -334,7 +352,7 @@ class RecordService:
         else:
             rows = await self._store.records(replace(allowed, text=text), limit=nn, project=self.project)
             found = [FoundRecord(row.value, 1.0, "text") for row in rows]
-        return [replace(each, record=_shown(each.record)) for each in found if may_see(each.record, caller)]
+        return [replace(each, record=_unused(each.record, caller)) for each in found if may_see(each.record, caller)]
 
     async def llm_view(self, record: Record, caller: Caller) -> Mapping[str, Any]:
         """A record as models are shown it: by its own hints, else by those of its type. Raises `NotPermitted`.
@@ -530,6 +548,13 @@ def _tagged(record: Record, defines: str) -> Record:
     """A definition with the tag by which it is found."""
     tags = (tag for tag in record.tags if not tag.startswith("defines:"))
     return replace(record, tags=(defining_tag(defines), *tags))
+
+
+def _unused(record: Record, caller: Caller) -> Record:
+    """A record as it leaves without being used: of one whose uses are counted, only its author sees what it says."""
+    if record.uses_left is None or caller.role is Role.RUNTIME or caller.author == record.created_by:
+        return _shown(record)
+    return replace(record, context={}, llm_hints=None)
 
 
 def _session_of(caller: Caller) -> str | None:

@@ -60,6 +60,10 @@ def require_may_change(before: Record, after: Record, caller: Caller) -> None:
         raise NotPermitted("what a subscription says is changed by its author; make one of your own, or delete it")
     if caller.role is Role.ADMIN:
         return
+    if caller.role is Role.MODEL and before.llm_hints != after.llm_hints:
+        raise NotPermitted("llm_hints say what models are shown: a model changes them for records of its own only")
+    if before.uses_left is not None and before.ttl != after.ttl:
+        raise NotPermitted("how often a record may be used is changed by its author or by an admin")
     for name in _OWNER_FIELDS:
         if getattr(before, name) != getattr(after, name):
             raise NotPermitted(f"the {name} of a record is changed by its author or by an admin")

@@ -16,7 +16,7 @@ from typing import Any
 from toolwire.breadcrumbs.rules.selectors import Selector, fits, read_selector
 from toolwire.errors import InvalidRecord
 from toolwire.lazy import lazy_pattern
-from toolwire.protocol.breadcrumbs import ChangeKind, Record, Sensitivity
+from toolwire.protocol.breadcrumbs import ChangeKind, Record, Sensitivity, Visibility
 from toolwire.protocol.tools import Tier
 from toolwire.protocol.values import dataclass
 
@@ -76,8 +76,8 @@ class AgentDefinition:
     enabled: bool = True
 
     def wakes_on(self, kind: ChangeKind, record: Record) -> bool:
-        """Whether a change of a record wakes it."""
-        if not self.enabled or is_hidden(record):
+        """Whether a change of a record wakes it. What is kept about its work, and its answer, are for the project."""
+        if not self.enabled or is_hidden(record) or record.visibility is Visibility.PRIVATE:
             return False
         if kind is ChangeKind.CREATED and f"{ASSIGNED}{self.name}" in record.tags:
             return True

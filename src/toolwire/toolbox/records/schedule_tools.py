@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypedDict
 
 from toolwire.breadcrumbs.new_records import NewRecord
+from toolwire.breadcrumbs.rules.access import may_see
 from toolwire.breadcrumbs.rules.callers import Caller, Role
 from toolwire.breadcrumbs.rules.schedule_definitions import SCHEDULE
 from toolwire.breadcrumbs.scheduler import list_schedules, running_since, schedule_object
@@ -15,7 +16,7 @@ from toolwire.protocol.breadcrumbs import Record
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.records.access import creation_key, failures, finding, required, tell_read, writing
+from toolwire.toolbox.records.access import caller_of, creation_key, failures, finding, required, tell_read, writing
 from toolwire.wire.codecs.stored import write_grant
 
 MOST_OF_AN_AGENT = 50
@@ -50,7 +51,7 @@ def scheduler_tool(records: RecordService | None, clock: Callable[[], float] = t
         """
         del check_interval_ms
         service, now = required(records), clock()
-        found = await list_schedules(service, now)
+        found = [one for one in await list_schedules(service, now) if may_see(one.record, caller_of(context))]
         for one in found:
             tell_read(context, one.record)
         since = await running_since(service)
@@ -132,7 +133,7 @@ def _required_run(run: dict[str, Any]) -> dict[str, Any]:
 async def _change(
     service: RecordService, context: Context, schedule_id: str, action: str, now: float
 ) -> ScheduleOutput:
-    record = await service.read(schedule_id, _author(context))
+    record = await service.read(schedule_id, caller_of(context))
     if record.schema_name != SCHEDULE or record.created_by != _author(context).author:
         raise ToolFailure(
             "this is not a schedule that you created; the scheduler tool lists them with their owners",

@@ -8,7 +8,7 @@ from toolwire.breadcrumbs.rules.callers import Caller
 from toolwire.breadcrumbs.rules.responses import SESSION, with_session
 from toolwire.breadcrumbs.service import RecordService
 from toolwire.define.fields import Field
-from toolwire.errors import Conflict, ToolFailure
+from toolwire.errors import Conflict, NotFound, NotPermitted, ToolFailure
 from toolwire.protocol.breadcrumbs import Record
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
@@ -131,11 +131,9 @@ def update_record_tool(records: RecordService | None) -> Tool:
                     raise ToolFailure(_UNREAD, code=Code.INVALID_PARAMS)
                 before = await service.read(breadcrumb_id, caller)
                 record = await service.patch(breadcrumb_id, _in_session(updates, before), expected, caller)
+            shown = await _as_seen(service, record, caller)
         tell_read(context, record)
-        return {
-            "success": True, "id": record.id, "new_version": record.version, "breadcrumb": as_shown(record),
-            "error": None,
-        }  # fmt: skip
+        return {"success": True, "id": record.id, "new_version": record.version, "breadcrumb": shown, "error": None}
 
     return update
 
@@ -195,13 +193,24 @@ def approve_record_tool(records: RecordService | None) -> Tool:
             action: What you decide.
             reason: Why.
         """
+        service, caller = required(records), caller_of(context)
         with failures():
-            record = await required(records).decide(
-                breadcrumb_id, caller_of(context), approve=action == "approve", reason=reason
+            seen = await service.version_seen(breadcrumb_id, caller)
+            record = await service.decide(
+                breadcrumb_id, caller, approve=action == "approve", reason=reason, expected=seen
             )
         return {"success": True, "id": record.id, "action": action, "reason": reason}
 
     return approve
+
+
+async def _as_seen(service: RecordService, record: Record, caller: Caller) -> dict[str, Any]:
+    """A record that a model has changed, as its hints show it to models: others may have written most of it."""
+    try:
+        view = await service.llm_view(record, caller)
+    except (NotFound, NotPermitted):  # it is personal data from now on
+        return {**as_shown(record), "context": {}}
+    return {**as_shown(record), "context": view["context"]}
 
 
 def _in_session(updates: Mapping[str, Any], before: Record) -> dict[str, Any]:
