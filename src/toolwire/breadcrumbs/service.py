@@ -340,8 +340,9 @@ class RecordService:
         self, text: str, caller: Caller, *, nn: int = 5, query: RecordQuery | None = None
     ) -> list[FoundRecord]:
         """The records that are nearest to what a text says, the best first. Raises `InvalidRecord`."""
-        if not text.strip() or len(text) > LONGEST_TEXT or "\0" in text:
-            raise InvalidRecord(f"say in 1 to {LONGEST_TEXT} characters, without NUL, what the records are about")
+        text = text.replace("\0", " ")  # no store takes it
+        if not text.strip() or len(text) > LONGEST_TEXT:
+            raise InvalidRecord(f"say in 1 to {LONGEST_TEXT} characters what the records are about")
         nn = max(1, min(nn, MOST_FOUND))
         allowed = _checked_query(visible_to(query or RecordQuery(), caller))
         if asks_for_responses(allowed):

@@ -94,9 +94,9 @@ def numbered(
     connection: sqlite3.Connection, numbers: Sequence[int], query: RecordQuery, project: str, now: float, limit: int
 ) -> list[Numbered[Record]]:
     """Those of the records with these numbers that fit, the newest first."""
-    conditions, given = _conditions(query)
+    statement, given = _with_conditions(_ROWS, query)
     asked = (_with_text(connection, numbers, query.text, project), column(project), now, *given, limit)
-    rows = connection.execute(_ROWS.format(conditions=conditions), asked).fetchall()
+    rows = connection.execute(statement, asked).fetchall()
     return [Numbered(number, record_rules.read(project, name, body, left)) for number, name, left, body in rows]
 
 
@@ -104,9 +104,9 @@ def fitting(
     connection: sqlite3.Connection, numbers: Sequence[int], query: RecordQuery, project: str, now: float
 ) -> list[int]:
     """Those of the numbers whose records fit; their bodies are not read."""
-    conditions, given = _conditions(query)
+    statement, given = _with_conditions(_FITTING, query)
     asked = (_with_text(connection, numbers, query.text, project), column(project), now, *given, len(numbers))
-    return [number for (number,) in connection.execute(_FITTING.format(conditions=conditions), asked).fetchall()]
+    return [number for (number,) in connection.execute(statement, asked).fetchall()]
 
 
 def _with_text(connection: sqlite3.Connection, numbers: Sequence[int], text: str, project: str) -> str:
@@ -117,8 +117,8 @@ def _with_text(connection: sqlite3.Connection, numbers: Sequence[int], text: str
     return orjson.dumps(list(numbers)).decode()
 
 
-def _conditions(query: RecordQuery) -> tuple[str, list[object]]:
-    """What must hold of a row, whichever index it was found by."""
+def _with_conditions(statement: str, query: RecordQuery) -> tuple[str, list[object]]:
+    """A statement with what must hold of a row, whichever index it was found by. What is asked for goes beside it."""
     said: list[tuple[str, Sequence[object]]] = []
     if query.schema_name:
         said.append((" AND schema_name = ?", [query.schema_name]))
@@ -140,7 +140,8 @@ def _conditions(query: RecordQuery) -> tuple[str, list[object]]:
         said.append((_HAS_TAGS, _tags(query.all_tags)))
     if query.any_tags:
         said.append((_HAS_TAGS, [_tags(query.any_tags)[0], 1]))
-    return "".join(sql for sql, _ in said), [value for _, values in said for value in values]
+    conditions = "".join(sql for sql, _ in said)
+    return statement.format(conditions=conditions), [value for _, values in said for value in values]
 
 
 def _tags(tags: Sequence[str]) -> list[object]:

@@ -16,11 +16,11 @@ from toolwire.lazy import lazy_module, lazy_pattern
 if TYPE_CHECKING:
     import dotpromptz_handlebars
     import jq
-    import jsonpath
+    import jsonpath_rfc9535
 else:
     dotpromptz_handlebars = lazy_module("dotpromptz_handlebars")
     jq = lazy_module("jq")
-    jsonpath = lazy_module("jsonpath")
+    jsonpath_rfc9535 = lazy_module("jsonpath_rfc9535")
 
 LONGEST_TEXT = 262_144
 """So many characters a field that a transform makes may have, written as JSON."""
@@ -44,7 +44,7 @@ def load_engine(kind: TransformKind) -> None:
         case TransformKind.TEMPLATE:
             _required(lambda: dotpromptz_handlebars.Handlebars)
         case TransformKind.EXTRACT:
-            _required(lambda: jsonpath.compile)
+            _required(lambda: jsonpath_rfc9535.compile)
         case TransformKind.JQ:
             _required(lambda: jq.compile)
 
@@ -74,7 +74,7 @@ def _render_template(template: str, context: Any) -> str:
 
 def _extract(path: str, context: Any) -> Any:
     try:
-        found = jsonpath.compile(path).findall(context)
+        found = jsonpath_rfc9535.find(path, context).values()
     except RecursionError:
         raise InvalidRecord("the path or the context is nested too deeply") from None
     except MemoryError:
