@@ -92,6 +92,22 @@ async def test_the_same_key_gives_the_first_answer_back_even_after_an_update(sto
     assert await store.audit_log() == []
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "libsql", "postgres"])
+async def test_after_a_restore_no_change_has_a_number_that_a_follower_has_seen(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    async with AsyncExitStack() as stack:
+        on = SqliteStore.at if kind == "sqlite" else stack.enter_context(database_server(kind, tmp_path, request))
+        store = await stack.enter_async_context(await on(tmp_path / "home", clock=lambda: NOW))
+        await store.create_record(a_record())
+        seen = await store.last_change() + 5  # the store went on after the backup
+        assert await store.fence_restored() == 0
+        await store.create_record(a_record("r2"))
+        assert await changes(store) == [("created", "r1", 1), ("created", "r2", 1)]
+        assert await changes(store, seen) == [("created", "r2", 1)]
+        await store.prune(Retention())
+
+
 async def test_a_key_is_not_free_again_when_its_record_is_gone(store: Store) -> None:
     """Else what must happen once could happen again."""
     await store.create_record(a_record(), key="k")

@@ -261,6 +261,12 @@ def drop_old(tx: Transaction, projects: Sequence[str], now: float) -> int:
     return gone
 
 
+def skip_numbers(tx: Transaction, count: int, now: float) -> None:
+    """Leave out so many numbers of changes, by a change that is of no project."""
+    (following,) = tx.connection.execute(_NEXT_CHANGE).fetchone()
+    tx.connection.execute(KEEP_CHANGE, (following + count, "", "", 0, ChangeKind.DELETED.value, now, None))
+
+
 def _drop_old_changes(connection: sqlite3.Connection, now: float) -> int:
     """Drop the oldest changes of all projects, up to the first that is not too old."""
     rows = connection.execute(_OLDEST_CHANGES, (DROPPED_AT_ONCE,)).fetchall()

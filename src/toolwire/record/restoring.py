@@ -3,14 +3,19 @@
 The turns that had not ended go on from where the backup knows them. Processes of the time after it may still be at work
 on later epochs of the same turns, and their commands may still be with a broker. So every open turn gets an epoch that
 none of them can have reached, and calls that were on their way are sent anew under that.
+
+Changes of records go on with numbers that no follower has seen: a stream that is resumed behind the backup leaves
+nothing out, and no receiver of webhooks takes a new delivery for one that it had.
 """
 
 from toolwire.protocol.records import AuditRow
+from toolwire.record import record_rows
 from toolwire.record.rows import audit_rows
 from toolwire.record.transaction import Transaction
 
 FLOOR = 1_000_000
-"""By so much epochs rise: more than any turn is taken over in the time that a backup may be old."""
+"""By so much epochs and numbers rise: more than a turn is taken over, or records change, in the time that a backup may
+be old."""
 
 _TURNS = "UPDATE turns SET epoch = epoch + ?, owner = NULL, state = 'interrupted' WHERE state <> 'ended'"
 _DISPATCHES = "UPDATE dispatches SET epoch = epoch + ?, due = ?"
@@ -21,6 +26,7 @@ def fence(tx: Transaction, at: float) -> int:
     tx.flush()
     turns = tx.connection.execute(_TURNS, (FLOOR,)).rowcount
     tx.connection.execute(_DISPATCHES, (FLOOR, at))
+    record_rows.skip_numbers(tx, FLOOR, at)
     for known in (tx.known.turns, tx.known.here, tx.known.calls):
         known.clear()
     tx.audit.extend(audit_rows([AuditRow(at, "restored", detail={"turns": turns, "epochs_raised_by": FLOOR})]))

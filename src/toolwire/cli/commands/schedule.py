@@ -86,7 +86,7 @@ def add(
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
-    """Add a schedule. It runs while `toolwire run` or `toolwire serve` does, in any number of processes.
+    """Add a schedule. It runs while `toolwire run` or `toolwire serve --agents` does, in any number of processes.
 
     Without --ask, --call or --record, each run only leaves a record of the type schedule.tick.v1.
     """
