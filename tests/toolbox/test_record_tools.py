@@ -308,6 +308,14 @@ async def test_T293_control_a_model_writes_hints_for_its_own_records_and_sees_wh
     assert changed.structured["breadcrumb"]["context"] == {"x": 1}
 
 
+async def test_T260_a_reply_after_untrusted_content_is_an_untrusted_record(world: World) -> None:
+    await world.ask(call("fetch"))
+    rows = await world.service.listed(RecordQuery("agent.response.v1"), RUNTIME)
+    assert [row.value.origins for row in rows] == [("tool:fetch",), ()], "the newest first: it had read the page"
+    [found] = await world.ask(call("breadcrumb-search", breadcrumb_id=rows[0].value.id))
+    assert found.untrusted
+
+
 async def test_T57_no_reserved_record_is_written_by_a_model(world: World) -> None:
     kinds = ("tool.response.v1", "agent.response.v1", "tool.config.v1", "agent.def.v1", "schema.def.v1", "webhook.v2")
     calls = [call("breadcrumb-create", **{**NOTE, "schema_name": kind}) for kind in kinds]

@@ -219,12 +219,22 @@ class Specialists:
         if kept is not None:
             return False
         try:
-            await self._begin(await self._work(task, agents))
+            work = await self._work(task, agents)
+            task = await self._note_origins(task, work.origins)
+            await self._begin(work)
         except StoreUnavailable:
             raise
         except ToolwireError as error:
             await self._respond(task, Status.FAILED, str(error)[:_MOST_ERROR], None)
         return True
+
+    async def _note_origins(self, task: Task, origins: tuple[str, ...]) -> Task:
+        """Keep with a task the untrusted content that its turn is begun with: its answer is untrusted by it."""
+        if not set(origins) <= set(task.record.origins):
+            with suppress(Conflict):  # another process has noted them
+                noting = Caller(RUNTIME_NAME, Role.RUNTIME, origins=origins)
+                return _task(await self._records.patch(task.record.id, {}, task.record.version, noting))
+        return task
 
     async def _settle_all(self, agents: Mapping[str, tuple[Record, AgentDefinition]]) -> bool:
         done = False
@@ -416,8 +426,8 @@ def _reader(definition: AgentDefinition) -> Caller:
 
 
 def _writer(task: Task, kept: KeptTurn | None) -> Caller:
-    """The runtime, for the turn whose answer it is: with the untrusted content that the turn has read."""
-    origins = () if kept is None else tuple(_places(kept))
+    """The runtime, for the turn whose answer it is: with the untrusted content that it was given, or has read."""
+    origins = (*task.record.origins, *(() if kept is None else _places(kept)))
     return Caller(RUNTIME_NAME, Role.RUNTIME, task.turn_id, origins=origins)
 
 

@@ -4,15 +4,17 @@ They are views of the calls and turns that a store keeps, so no one can write or
 call or which reply of which turn it is, and is the same each time. The session of a record is the thread of its turn.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from toolwire.breadcrumbs.rules.callers import Caller, Role
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.chat import Reply
+from toolwire.protocol.chat import Message, Reply, ResultsMessage, untrusted_sources
+from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import WORKFLOW_MODEL, Turn
@@ -25,6 +27,7 @@ SESSION = "session:"
 _CALL, _REPLY = "call", "reply"
 _LONGEST_TITLE = 80
 _LONGEST_SESSION = 150
+_MOST_ORIGINS = 5
 
 
 class CallName(NamedTuple):
@@ -158,11 +161,29 @@ def agent_responses(opening: Turn, events: Sequence[Any]) -> list[Record]:
     """The replies of a turn as records, the first first. The steps of a workflow are no replies of a model."""
     if opening.model == WORKFLOW_MODEL:
         return []
-    replies = [event for event in events if isinstance(event, Reply)]
-    return [_agent_response(opening, number, reply) for number, reply in enumerate(replies, 1)]
+    found: list[Record] = []
+    origins = dict.fromkeys(_read_before(opening))
+    for event in events:
+        if isinstance(event, Reply):
+            found.append(_agent_response(opening, len(found) + 1, event, tuple(islice(origins, _MOST_ORIGINS))))
+        elif isinstance(event, ResultsMessage):
+            origins |= dict.fromkeys(_untrusted([event]))
+    return found
 
 
-def _agent_response(opening: Turn, number: int, reply: Reply) -> Record:
+def _read_before(opening: Turn) -> Iterator[str]:
+    """The untrusted content that a turn was begun with."""
+    yield from _untrusted(opening.messages)
+    if opening.tainted or inherits_taint(opening.grant.rules):
+        yield f"turn:{opening.id}"
+
+
+def _untrusted(messages: Iterable[Message]) -> Iterator[str]:
+    for source in untrusted_sources(messages):
+        yield from source.uris or (f"tool:{source.name}",)
+
+
+def _agent_response(opening: Turn, number: int, reply: Reply, origins: tuple[str, ...]) -> Record:
     context = {
         "message": reply.content,
         "tool_requests": [_request(call) for call in reply.calls],
@@ -181,6 +202,7 @@ def _agent_response(opening: Turn, number: int, reply: Reply) -> Record:
         updated_by=author_of(opening.agent),
         updated_at=opening.started_at,
         turn_id=opening.id,
+        origins=origins,
     )
 
 
