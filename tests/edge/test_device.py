@@ -325,10 +325,13 @@ async def test_a_result_is_delivered_when_the_broker_comes_back(kind: str, tmp_p
             assert device.effects == ["far"]
 
 
-async def test_the_process_of_a_device_with_pins_takes_at_most_60_mib(
+async def test_the_process_of_a_device_with_pins_takes_little_memory_of_its_own(
     mosquitto: AnyBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also after many calls at once: what those took is given back with the next heartbeat."""
+    """Also after many calls at once: what those took is given back with the next heartbeat.
+
+    Beside it, 24 to 29 MiB of files are in memory, which the system may drop: libraries, as far as they were read.
+    """
     monkeypatch.setenv("GPIOZERO_PIN_FACTORY", "mock")
     key = PrivateKey.generate()
     device = Device(tmp_path / "device", mosquitto, [key], '[device]\ninputs = ["17"]\n')
@@ -342,15 +345,15 @@ async def test_the_process_of_a_device_with_pins_takes_at_most_60_mib(
             pin = await orchestrator.ask(orchestrator.tool("gpio_read", {"pin": 17}))
             assert pin.body["status"] == "success", pin.body
             await asyncio.gather(*(orchestrator.ask(orchestrator.tool("echo", {"message": "x"})) for _ in range(200)))
-            await wait_for(lambda: resident_kib(process.pid) <= 60 * 1024)
+            await wait_for(lambda: own_memory_kib(process.pid) <= 37 * 1024)
     finally:
         process.terminate()
         process.wait()
 
 
-def resident_kib(pid: int) -> int:
+def own_memory_kib(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
+    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
 
 
 @pytest.mark.feature("F234")
