@@ -235,6 +235,20 @@ async def test_T219_a_program_reads_no_file(process: HintProcess, program: str, 
     assert "s3cret" not in view.note
 
 
+@pytest.mark.parametrize(
+    "program", ['import@json"NAME" as $x {search: "FOLDER"}; $x', 'include @text "NAME" {search: "FOLDER"}; .',
+                'import # x \\\ny\n "NAME" as $x {search: "FOLDER"}; $x', 'import "NAME" as $x {search: "FOLDER"}; $x']
+)  # fmt: skip
+async def test_T219_a_program_does_not_learn_which_files_there_are(
+    process: HintProcess, program: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there.json").write_text("1")
+    (tmp_path / "there.jq").write_text("1")
+    asked = program.replace("FOLDER", str(tmp_path))
+    notes = [(await process.view(CONTEXT, one("jq", asked.replace("NAME", name)))).note for name in ("there", "gone")]
+    assert notes[0] == notes[1] != ""
+
+
 async def test_T219_control_without_its_process_a_program_reads_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

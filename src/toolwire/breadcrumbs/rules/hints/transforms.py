@@ -26,7 +26,10 @@ LONGEST_TEXT = 262_144
 """So many characters a field that a transform makes may have, written as JSON."""
 MOST_RESULTS = 10_000
 _SHOWN = 200
-_JQ_MODULE = lazy_pattern(r"""(?<![.\w])(?:import|include)(?:\s|\#[^\n]*\n)*\"""")
+_JQ_MODULE = lazy_pattern(r"""(?<![.\w])(?:import|include)(?:\s|\#[^\n]*\n|@\w+)*\"""")
+# What jq says of modules differs by whether a file is there, however the program asks for it.
+_JQ_LOADING = lazy_pattern(r"module not found|error loading|[Cc]ould not|Too many open files")
+_NO_MODULES = "import and include are not offered; write the definitions into the program"
 _PLACEHOLDER = lazy_pattern(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
@@ -86,12 +89,12 @@ def _extract(path: str, context: Any) -> Any:
 
 def _run_jq(program: str, context: Any) -> Any:
     if _JQ_MODULE.search(program):  # what it says of a file that it cannot open would tell which files exist
-        raise InvalidRecord("import and include are not offered; write the definitions into the program")
+        raise InvalidRecord(_NO_MODULES)
     try:
         results = iter(jq.compile(program).input_text(json.dumps(context)))
         found = [result for result, _ in zip(results, range(MOST_RESULTS + 1), strict=False)]
     except (ValueError, RecursionError) as wrong:
-        raise InvalidRecord(_short(wrong)) from None
+        raise InvalidRecord(_NO_MODULES if _JQ_LOADING.search(str(wrong)) else _short(wrong)) from None
     return _one_or_many(found)
 
 
