@@ -158,12 +158,12 @@ async def test_records_are_found_by_what_they_say(gateway: Gateway) -> None:
     assert [one["id"] for one in found.json()["data"]] == [fence["id"]]
     assert set(found.json()["data"][0]) == {*fence, "score", "method"}
     assert (await gateway["ANN"].get("/breadcrumbs/search?q=fence")).json() == found.json()
+    assert (await gateway["ANN"].post(f"{RECORDS}/search", json={"text": "fence\0", "nn": 3})).json() == found.json()
     for wrong in (
         {},
         {"text": ""},
         {"text": 1},
         {"text": "a", "nn": 0},
-        {"text": "a\0"},
         {"text": "a", "nn": True},
         {"text": "a", "k": 1},
     ):
