@@ -30,6 +30,46 @@ class ShortOutage(MemoryStore):
         return await super().close(card, *given, **named)
 
 
+@pytest.mark.parametrize(
+    ("effect", "result"), [(Effect.PURE, "2"), (Effect.UNSAFE, "had been started, so it may have taken effect")]
+)
+async def test_a_call_that_ran_when_another_one_met_an_outage_runs_again_if_that_does_no_harm(
+    effect: Effect, result: str
+) -> None:
+    ran: list[str] = []
+    began = asyncio.Event()
+
+    @tool(effect=Effect.PURE)
+    async def first() -> str:
+        """First."""
+        await began.wait()
+        return "1"
+
+    @tool(effect=effect)
+    async def third() -> str:
+        """Never ends when it is called first."""
+        ran.append("third")
+        began.set()
+        if len(ran) == 1:
+            await asyncio.Event().wait()
+        return "2"
+
+    turns: list[str] = []
+    store = ShortOutage()
+
+    def watch(event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            turns.append(event.turn_id)
+
+    agent = Agent(ScriptedModel([call("first"), call("third")], "Done."), [first, third], store=store)
+    with pytest.raises(StoreUnavailable):
+        await agent.ask("Go", on_event=watch)
+    assert (await agent.resume(turns[0])).text == "Done."
+    kept = {card.call.name: card.result for card in await store.calls(turn_id=turns[0])}
+    assert kept["third"] is not None
+    assert result in kept["third"].text
+
+
 async def test_a_call_that_had_not_been_started_is_not_canceled_by_the_outage_another_one_met() -> None:
     ran: list[str] = []
 

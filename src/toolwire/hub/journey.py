@@ -109,8 +109,8 @@ class Journey:
         try:
             outcome = await self._outcome()
         except asyncio.CancelledError:
-            # A step that failed is left as it is: what had not begun runs when the turn goes on.
-            if not self._failed or one.interrupted or self._begun:
+            # A step that failed is left as it is: what had not begun, or may run again, does when the turn goes on.
+            if not self._failed or ((one.interrupted or self._begun) and not one.may_run_again):
                 await asyncio.shield(self._cancel())
             raise
         rule = ""
