@@ -241,6 +241,15 @@ async def test_a_schedule_ends_after_its_runs_and_leaves_no_state_when_it_is_del
     assert await place.of(STATE) == []
 
 
+async def test_the_oldest_of_many_schedules_still_fires(place: Place) -> None:
+    await place.add(action={"type": "ask", "question": "What is new?"})
+    for number in range(1_000):
+        broken = Record(str(number), "default", SCHEDULE, context={"was": "written by an older version"})
+        await place.store.create_record(broken)
+    await place.at(NINE + 1)
+    assert len(place.work.begun) == 1
+
+
 async def test_a_hundred_passes_of_many_processes_fire_each_time_once(place: Place) -> None:
     """Processes that look at different moments decide about the same times; the store lets one of them."""
     await place.add(

@@ -42,7 +42,8 @@ from toolwire.plan.references import BadReference, resolve
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
 from toolwire.protocol.values import dataclass, replace
 
-MOST_SCHEDULES = 1_000
+MOST_SCHEDULES = 10_000
+"""Of a project; older ones are not fired, which the log says."""
 POLL_S = 5.0
 """How often definitions are looked at: a new one is taken up after so long at the latest."""
 TICK_TTL = {"type": "duration", "duration": "24h"}
@@ -108,6 +109,7 @@ class Scheduler:
         self._sign: Record | None = None
         self._signed_at = -math.inf
         self._process = str(uuid4())
+        self._is_full = False
         self.loaded = 0
         self.published = 0
 
@@ -146,6 +148,9 @@ class Scheduler:
     async def fire_due(self) -> float | None:
         """Fire what is due now, each firing once; when the next one is due. Raises StoreError."""
         records = await list_all(self._records, SCHEDULE)
+        if (is_full := len(records) >= MOST_SCHEDULES) and not self._is_full:
+            _log.warning("%s has too many schedules: the newest %d are fired", self._records.project, MOST_SCHEDULES)
+        self._is_full = is_full
         states = await _states(self._records)
         soonest: list[float] = []
         self.loaded = 0
