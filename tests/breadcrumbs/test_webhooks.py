@@ -20,7 +20,7 @@ from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.deliveries import COOL_DOWN_S, DEAD_LETTER, DELIVERY, PAUSES_S
 from toolwire.breadcrumbs.sealing import KeyFile, Sealer
 from toolwire.breadcrumbs.service import RecordRules, RecordService
-from toolwire.breadcrumbs.webhooks import MOST_SEARCHING, Webhooks, redeliver
+from toolwire.breadcrumbs.webhooks import MOST_FAILING, MOST_SEARCHING, Webhooks, redeliver
 from toolwire.errors import InvalidRecord, NotFound, NotPermitted
 from toolwire.execute.egress.places import read_url
 from toolwire.execute.egress.web import Web
@@ -324,6 +324,35 @@ async def test_T292_control_what_is_still_open_is_delivered_late_as_it_was(offic
         await office.work()
 
     assert [one["record"]["context"] for one in told(server)] == [{"n": 1}, {"n": 1}]
+
+
+async def test_T297_receivers_of_one_author_that_all_fail_hold_up_no_other_author(office: Office) -> None:
+    """Each attempt may take seconds: of hundreds, only a few are made before the others come to their turn."""
+    async with serving(saying(b"", status="503 Busy")) as tarpit, serving(saying(b"")) as server:
+        for _ in range(40):
+            await office.subscribe(tarpit, {"schema_name": "note.v1"}, BEN)
+        await office.subscribe(server, {"schema_name": "note.v1"}, ANN)
+        for number in range(3):
+            await office.write(BEN, context={"n": number})
+        await office.hooks.step()
+        assert (len(server.heard), len(tarpit.heard) <= 2 * MOST_FAILING) == (3, True)
+        office.now += COOL_DOWN_S * 2
+        tarpit.heard.clear()
+        await office.hooks.step()
+        assert 0 < len(tarpit.heard) <= 2 * MOST_FAILING
+
+
+async def test_T297_control_what_was_put_off_arrives_when_its_receiver_is_back(office: Office) -> None:
+    async with serving(in_turn(*["503 Busy"] * MOST_FAILING, "200 OK")) as server:
+        hooks = [await office.subscribe(server, {"schema_name": "note.v1"}, BEN) for _ in range(MOST_FAILING + 4)]
+        await office.write(BEN)
+        for _ in range(6):
+            await office.work()
+            office.now += COOL_DOWN_S * 2
+
+    arrived = {one["subscription"] for one in told(server)}
+    assert arrived == {one.id for one in hooks}
+    assert await office.of_type(DELIVERY) == await office.of_type(DEAD_LETTER) == []
 
 
 async def test_one_process_delivers_and_another_takes_over_where_it_died(tmp_path: Path) -> None:

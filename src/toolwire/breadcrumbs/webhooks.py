@@ -13,9 +13,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 from uuid import UUID, uuid4, uuid5
 
@@ -51,6 +52,8 @@ POLL_S = 1.0
 MOST_SUBSCRIPTIONS = 10_000
 MOST_OF_AUTHOR, MOST_SEARCHING = 1_000, 50
 """Webhooks of one author, and how many of them may have regular expressions."""
+MOST_FAILING = 8
+"""So many receivers of one author may fail at a time; its others are tried later, so that no other author waits."""
 MOST_WAITING = 1_000
 """Deliveries of one subscription that wait; further ones become dead letters at once."""
 DEAD_LETTER_TTL = {"type": "duration", "duration": "30d"}
@@ -315,7 +318,7 @@ class Webhooks:
 
         async def all_of(own: list[tuple[_Hook, WebhookDelivery, RecordChange]]) -> None:
             for hook, delivery, change in own:
-                until = self._failing.get(delivery.subscription, 0.0)
+                until = self._paused_until(hook)
                 if until > self._clock():
                     await self._keep(hook, replace(delivery, next_at=until))
                     continue
@@ -327,6 +330,18 @@ class Webhooks:
                     await self._keep_failed(hook, delivery, change, outcome)
 
         await _side_by_side(partial(all_of, own) for own in by_hook.values())
+
+    def _paused_until(self, hook: _Hook) -> float:
+        """Until when a receiver is not tried: it has just failed, or many of its author have. 0 where it is tried."""
+        if (until := self._failing.get(hook.record.id, 0.0)) > self._clock():
+            return until
+        author, now = hook.record.created_by, self._clock()
+        others = [
+            until
+            for name, until in self._failing.items()
+            if until > now and name in self._hooks and self._hooks[name].record.created_by == author
+        ]
+        return max(others) if len(others) >= MOST_FAILING else 0.0
 
     async def _as_told(self, hook: _Hook, change: RecordChange) -> dict[str, Any] | None:
         """The record of a change as its receiver may be told of it now; None where it is not told at all.
@@ -418,10 +433,20 @@ class Webhooks:
         waiting = (one.delivery for one in self._waiting.values())
         due = sorted((one for one in waiting if one.next_at <= now), key=lambda one: one.next_at)
         by_hook: dict[str, list[WebhookDelivery]] = {}
-        for delivery in due[:_RETRIED]:
+        for delivery in islice(self._fairly(due), _RETRIED):
             by_hook.setdefault(delivery.subscription, []).append(delivery)
         await _side_by_side(partial(self._retry_all, own) for own in by_hook.values())
         return bool(due)
+
+    def _fairly(self, due: Iterable[WebhookDelivery]) -> Iterator[WebhookDelivery]:
+        """What is tried again now: of each author, what is due for a few receivers."""
+        tried: dict[str, set[str]] = {}
+        for delivery in due:
+            hook = self._hooks.get(delivery.subscription)
+            own = tried.setdefault(hook.record.created_by if hook else "", set())
+            if hook is None or delivery.subscription in own or len(own) < MOST_FAILING:
+                own.add(delivery.subscription)
+                yield delivery
 
     async def _retry_all(self, own: Iterable[WebhookDelivery]) -> None:
         """Try again what is due of one subscription. After one that fails the others wait: each may take seconds."""
