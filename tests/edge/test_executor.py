@@ -300,6 +300,17 @@ async def ended(one: Hub, turn_id: str) -> Any:
                 return await one.agent("Done.").resume(turn_id)
 
 
+async def test_orchestrators_that_come_and_go_refuse_nothing_of_each_other(
+    here: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with here.hub() as one, here.device("shed", TOOLS):
+        async with here.hub() as other:
+            await until(lambda: presence_of(one, "shed") == presence_of(other, "shed") == "online")
+        assert (await one.agent(call("gpio_write", pin=1, value=1), "Done.").ask("Switch it on")).text == "Done."
+        assert await one.events("report_refused") == []
+    assert "is refused" not in caplog.text
+
+
 @pytest.mark.parametrize(("name", "code"), [("gpio_write", Code.OUTCOME_UNKNOWN), ("peek", Code.TIMEOUT)])
 async def test_a_call_whose_report_never_comes_ends_all_the_same_and_the_report_is_on_record(
     here: Place, name: str, code: Code
