@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -314,6 +315,25 @@ async def test_T260_a_reply_after_untrusted_content_is_an_untrusted_record(world
     assert [row.value.origins for row in rows] == [("tool:fetch",), ()], "the newest first: it had read the page"
     [found] = await world.ask(call("breadcrumb-search", breadcrumb_id=rows[0].value.id))
     assert found.untrusted
+
+
+async def test_T298_a_model_does_not_let_records_of_others_expire(world: World) -> None:
+    """There is no tool with which a model deletes a record, and an update is none either."""
+    record_id = await world.note(tags=("pending", "approval:person"))
+    for ttl in ("1s", {"type": "usage", "uses": 1}):
+        [refused] = await world.ask(call("breadcrumb-update", breadcrumb_id=record_id, version=1, updates={"ttl": ttl}))
+        assert code(refused) is Code.PERMISSION_DENIED, ttl
+    kept = await world.note(ttl="30d")
+    [longer] = await world.ask(call("breadcrumb-update", breadcrumb_id=kept, version=1, updates={"ttl": None}))
+    assert code(longer) is Code.PERMISSION_DENIED
+
+
+async def test_T298_control_it_says_how_long_its_own_records_last(world: World) -> None:
+    _, changed = await world.ask(
+        call("breadcrumb-create", **NOTE),
+        lambda request: call("breadcrumb-update", breadcrumb_id=_id(request), updates={"ttl": "2h"}),
+    )
+    assert changed.structured["breadcrumb"]["expires_at"] > time.time() + 7_000
 
 
 async def test_T57_no_reserved_record_is_written_by_a_model(world: World) -> None:

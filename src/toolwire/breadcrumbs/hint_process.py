@@ -31,7 +31,8 @@ from toolwire.protocol.values import dataclass
 WAIT_S = 20.0
 """How long an answer is awaited. The process ends itself after half a second of processor time, so this is for a
 machine on which it gets none."""
-MOST_FAILURES = 256
+MOST_FAILURES = 4_096
+"""More than one would make by hand: each that is forgotten costs its limit again, and views wait for each other."""
 LARGEST_ANSWER = 4 * 2**20
 
 _TOO_LONG = "they take too long"

@@ -62,8 +62,9 @@ def require_may_change(before: Record, after: Record, caller: Caller) -> None:
         return
     if caller.role is Role.MODEL and before.llm_hints != after.llm_hints:
         raise NotPermitted("llm_hints say what models are shown: a model changes them for records of its own only")
-    if before.uses_left is not None and before.ttl != after.ttl:
-        raise NotPermitted("how often a record may be used is changed by its author or by an admin")
+    if (before.uses_left is not None or caller.role is Role.MODEL) and before.ttl != after.ttl:
+        # A model cannot delete what others wrote, and cannot let it expire either.
+        raise NotPermitted("how long a record lasts, or how often it is used, is changed by its author or by an admin")
     for name in _OWNER_FIELDS:
         if getattr(before, name) != getattr(after, name):
             raise NotPermitted(f"the {name} of a record is changed by its author or by an admin")
