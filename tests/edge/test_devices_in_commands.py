@@ -162,6 +162,17 @@ def test_the_turn_of_an_absent_device_waits_while_its_process_ends_and_a_runner_
     assert sum(pi.runs.values()) == 1
 
 
+def test_a_command_at_the_terminal_waits_itself_as_long_as_the_settings_say(stage: Stage, mosquitto: AnyBroker) -> None:
+    topics = Topics("waited-for")
+    settings = SETTINGS.format(url=f"mqtt://127.0.0.1:{mosquitto.mqtt_port}", prefix=topics.prefix)
+    stage.settings(settings.replace("[grant]", 'offline = "queue"\nqueue_s = 0.5\nmargin_s = 0.01\n[grant]'))
+    with device_beside("kitchen-pi", mosquitto.mqtt_port, TOOLS, topics=topics):
+        pass
+    waited = stage.run("call", "read_temperature")
+    assert waited.code == Exit.FAILED, waited.err
+    assert "was not started: the device kitchen-pi is offline" in waited.out + waited.err
+
+
 def test_what_only_the_grant_allows_is_asked_before_the_device_hears_of_it(stage: Stage, pi: SimulatedDevice) -> None:
     text = (stage.folder / "toolwire.toml").read_text()
     stage.settings(text + '[devices.kitchen-pi]\ntier = "run"\nconfirm = true\n')

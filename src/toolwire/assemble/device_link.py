@@ -166,7 +166,7 @@ async def _open(project: ProjectFolder, store: Store | None) -> AsyncIterator[De
         unexpected=unexpected,
     )
     queue_s = chosen.queue_s if chosen.offline == "queue" else 0.0
-    limits = EdgeLimits(queue_s, chosen.margin_s)
+    limits = EdgeLimits(queue_s=queue_s, margin_s=chosen.margin_s)
     async with DeviceConnection(client, _link_opener(project), unexpected) as connection:
         link = DeviceLink(connection, limits, None if store is None else StoredPlacements(store))
         if not await link.know_devices(chosen.wait_s):
