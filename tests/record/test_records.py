@@ -182,6 +182,29 @@ async def test_changes_of_a_deleted_record_keep_nothing_that_was_sensitive(store
     assert told == [("r1", {"name": "Ann Doe"}), ("r1", {}), ("r2", {"n": 1}), ("r1", {})]
 
 
+async def test_T292_changes_of_a_deleted_record_are_for_no_more_callers_than_its_last_version(store: Store) -> None:
+    """What was for all and became private or personal before it was deleted is so in its earlier changes, too."""
+    for name, later in (
+        ("private", {"visibility": Visibility.PRIVATE}),
+        ("personal", {"sensitivity": Sensitivity.PII}),
+        ("project", {"visibility": Visibility.PROJECT}),
+        ("public", {}),
+    ):
+        first = await store.create_record(a_record(name, visibility=Visibility.PUBLIC, context={"n": 1}))
+        second = await store.update_record(replace(first, context={"n": 2}), 1)
+        await store.update_record(replace(second, **later), 2)
+        await store.delete_record(name, by="ann")
+    told: dict[str, set[tuple[str, str]]] = {}
+    for _, change in await store.record_changes():
+        told.setdefault(change.record.id, set()).add((change.record.visibility.value, change.record.sensitivity.value))
+    assert told == {
+        "private": {("private", "normal")},
+        "personal": {("public", "pii")},
+        "project": {("project", "normal")},
+        "public": {("public", "normal")},
+    }
+
+
 @pytest.mark.parametrize("dropped", [False, True])
 async def test_what_has_expired_is_not_found_whether_or_not_it_was_dropped(store: Store, dropped: bool) -> None:
     over = a_record("over", expires_at=NOW, tags=("a",))

@@ -203,10 +203,10 @@ class MemoryRecords:
         self._changed(kind, record_rules.last_seen(record, kind, by, now), now)
         self.index.drop(kept.number, record.project, self._last)
         changes = self._changes[record.project]
-        if any(record_rules.left_behind(one) is not one for one in (record, *kept.earlier)):
+        if any(record_rules.left_behind(one, record) is not one for one in (record, *kept.earlier)):
             for place, (cursor, change) in enumerate(changes):
                 if change.record.id == record.id:
-                    left = record_rules.left_behind(change.record)
+                    left = record_rules.left_behind(change.record, record)
                     changes[place] = Numbered(cursor, RecordChange(change.kind, change.at, left))
 
     def _forget_keys(self, now: float) -> None:

@@ -7,12 +7,12 @@ said is copied to it only when the version goes.
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
 from toolwire.errors import StoreError
-from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordChange
+from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordChange, Sensitivity, Visibility
 from toolwire.record import record_index, record_rules
 from toolwire.record.contract import Numbered
 from toolwire.record.record_rules import UsedKey
@@ -77,9 +77,12 @@ _COPY = """
     WHERE seq IN (SELECT changed FROM record_versions
                   WHERE project = ? AND record_id = ? AND version >= ? AND version < ?)
 """
-_SENSITIVE = """
-    SELECT changed, body FROM record_versions WHERE project = ? AND record_id = ? AND body LIKE '%"sensitivity":%'
+_VERSIONS = """
+    SELECT changed, body FROM record_versions WHERE project = ? AND record_id = ? AND version >= ? AND version < ?
 """
+# Versions that may say more than the last one does, where that is as open as records usually are.
+_MARKED = f"{_VERSIONS} AND (body LIKE '%\"sensitivity\":%' OR body LIKE '%\"visibility\":%')"
+_AT_ONCE = 50
 _DROP_VERSIONS = "DELETE FROM record_versions WHERE project = ? AND record_id = ? AND version >= ? AND version < ?"
 _CHANGES = """
     SELECT c.seq, c.kind, c.at, c.record_id, coalesce(c.body, v.body, r.body) FROM record_changes c
@@ -304,13 +307,14 @@ def _drop(tx: Transaction, kept: _RecordRow, kind: ChangeKind, now: float, by: s
     connection, (project, record_id) = tx.connection, columns(kept.record.project, kept.record.id)
     (changed,) = connection.execute(_NEXT_CHANGE).fetchone()
     last = record_rules.last_seen(kept.record, kind, by, now)
-    left = [(kept.changed, kept.body), (changed, record_rules.written(last))]
+    clear = _left_behind(kept.record)
     if (version := kept.record.version) > 1:
         connection.execute(_COPY, (project, record_id, 1, version))
-        left += connection.execute(_SENSITIVE, (project, record_id)).fetchall()
+        for rows in _restricted(connection, kept.record):
+            connection.executemany(COPY_TO_CHANGE, [(clear(body), seq) for seq, body in rows])
         connection.execute(_DROP_VERSIONS, (project, record_id, 1, version))
     _keep_change(tx, changed, (project, record_id, version, kind.value, now, None))
-    clear = _left_behind(kept.record.project, kept.record.id)
+    left = [(kept.changed, kept.body), (changed, record_rules.written(last))]
     connection.executemany(COPY_TO_CHANGE, [(clear(body), seq) for seq, body in left])
     _drop_tags(connection, project, kept)
     connection.execute(DROP, (kept.number,))
@@ -320,11 +324,26 @@ def _drop(tx: Transaction, kept: _RecordRow, kind: ChangeKind, now: float, by: s
     return int(changed)
 
 
-def _left_behind(project: str, record_id: str) -> Callable[[str], str]:
+def _restricted(connection: sqlite3.Connection, last: Record) -> Iterator[list[Row]]:
+    """The changes and bodies of earlier versions that may say more than the last one does, some at a time."""
+    wanted = _VERSIONS if _is_restricted(last) else _MARKED
+    oldest = max(2, last.version - record_rules.MOST_VERSIONS - 1)
+    for first in (1, *range(oldest, last.version, _AT_ONCE)):
+        until = 2 if first == 1 else min(first + _AT_ONCE, last.version)
+        yield connection.execute(wanted, (*columns(last.project, last.id), first, until)).fetchall()
+
+
+def _is_restricted(record: Record) -> bool:
+    return record.sensitivity is not Sensitivity.NORMAL or record.visibility is Visibility.PRIVATE
+
+
+def _left_behind(last: Record) -> Callable[[str], str]:
     def clear(body: str) -> str:
-        if '"sensitivity":' not in body:
+        if not _is_restricted(last) and '"sensitivity":' not in body and '"visibility":' not in body:
             return body
-        return record_rules.written(record_rules.left_behind(record_rules.read(project, record_id, body)))
+        version = record_rules.read(last.project, last.id, body)
+        left = record_rules.left_behind(version, last)
+        return body if left is version else record_rules.written(left)
 
     return clear
 

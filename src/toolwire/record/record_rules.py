@@ -41,6 +41,7 @@ KEYS_S = 30 * 86_400.0
 """How long a key is known for which a record was created that is gone by now."""
 _UNPRINTED = lazy_pattern("[\x00-\x1f\x7f\ud800-\udfff]")
 _MICROSECONDS = 1_000_000
+_OPENNESS = (Visibility.PRIVATE, Visibility.PROJECT, Visibility.PUBLIC)
 _CLOSE_BY = 1 << 10
 NUMBERS_AT_ONCE = 1 << 20
 """So far from its date, in microseconds, may the number of a record be that was created together with others."""
@@ -249,9 +250,18 @@ def last_seen(record: Record, kind: ChangeKind, by: str, now: float) -> Record:
     return replace(record, updated_by=by, updated_at=now) if kind is ChangeKind.DELETED else record
 
 
-def left_behind(record: Record) -> Record:
-    """What the changes of a deleted record go on saying of a version: not what it was to be deleted for."""
-    return record if record.sensitivity is Sensitivity.NORMAL else replace(record, context={}, llm_hints=None)
+def left_behind(record: Record, last: Record) -> Record:
+    """What the changes of a deleted record go on saying of a version: not what it was to be deleted for.
+
+    Who may not see the last version is not shown an earlier one either, though all could see it then.
+    """
+    if record.sensitivity is not Sensitivity.NORMAL:
+        record = replace(record, context={}, llm_hints=None)
+    elif last.sensitivity is not Sensitivity.NORMAL:
+        record = replace(record, sensitivity=last.sensitivity)
+    if _OPENNESS.index(last.visibility) < _OPENNESS.index(record.visibility):
+        record = replace(record, visibility=last.visibility)
+    return record
 
 
 def fits(record: Record, query: RecordQuery, words: Collection[str]) -> bool:
