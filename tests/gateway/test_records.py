@@ -157,7 +157,10 @@ async def test_records_are_found_by_what_they_say(gateway: Gateway) -> None:
     found = await gateway["ANN"].post(f"{RECORDS}/search", json={"text": "fence", "nn": 3})
     assert [one["id"] for one in found.json()["data"]] == [fence["id"]]
     assert set(found.json()["data"][0]) == {*fence, "score", "method"}
-    assert (await gateway["ANN"].get("/breadcrumbs/search?q=fence")).json() == found.json()
+    for query in ("q=fence", "q=fence&include_context=true"):
+        assert (await gateway["ANN"].get(f"/breadcrumbs/search?{query}")).json() == found.json()
+    [brief] = (await gateway["ANN"].get(f"{RECORDS}/search?q=fence&include_context=false")).json()["data"]
+    assert {*found.json()["data"][0]} - {*brief} == {"context", "llm_hints"}
     assert (await gateway["ANN"].post(f"{RECORDS}/search", json={"text": "fence\0", "nn": 3})).json() == found.json()
     for wrong in (
         {},

@@ -92,7 +92,7 @@ LLM_VIEW = record(
 FOUND_RECORD: Json = {
     **RECORD,
     "properties": {**RECORD["properties"], "score": NUMBER, "method": TEXT},
-    "required": [*RECORD["required"], "score", "method"],
+    "required": [*RECORD_ROW["required"], "score", "method"],
 }
 _SEARCH: Json = {
     "type": "object",
@@ -132,7 +132,7 @@ class RecordRoutes:
             {200: page}, query={**filters, "text": TEXT, "include_context": FLAG, "internal": FLAG, **pages}
         )
         found = Operation({200: record(data=list_of(FOUND_RECORD))}, _SEARCH)
-        asked = replace(found, body=None, query={**filters, "q": TEXT, "nn": COUNT})
+        asked = replace(found, body=None, query={**filters, "q": TEXT, "nn": COUNT, "include_context": FLAG})
         shown = Operation({200: {"anyOf": [RECORD, LLM_VIEW]}}, query={"view": {"enum": ["raw", "llm"]}})
         changed = Operation({200: RECORD}, RECORD_PATCH, required_headers=version, patches=True)
         one = f"{path}/{{id}}"
@@ -182,12 +182,13 @@ class RecordRoutes:
         return await self._search(await self._body(request), request)
 
     async def search_by_query(self, request: Request) -> Response:
-        """The same, asked with `q` and `nn` in the address."""
-        require_known_query(request, (*_FILTERED_BY, "q", "nn"))
-        nn = read_number(request, "nn", 5, MOST_FOUND)
-        return await self._search({**_said(request), "text": request.query_params.get("q", ""), "nn": nn}, request)
+        """The same, asked with `q` and `nn` in the address; `include_context=false` leaves the content out."""
+        require_known_query(request, (*_FILTERED_BY, "q", "nn", "include_context"))
+        nn, with_context = read_number(request, "nn", 5, MOST_FOUND), _flag(request, "include_context", "true")
+        said = {**_said(request), "text": request.query_params.get("q", ""), "nn": nn}
+        return await self._search(said, request, with_context=with_context)
 
-    async def _search(self, said: Mapping[str, Any], request: Request) -> Response:
+    async def _search(self, said: Mapping[str, Any], request: Request, *, with_context: bool = True) -> Response:
         caller = self._access.require_caller(request)
         async with self._access.service() as records:
             require_known(said, ("text", "nn", *FILTERS))
@@ -197,7 +198,10 @@ class RecordRoutes:
             if type(nn) is not int or not 1 <= nn <= MOST_FOUND:
                 raise InvalidRecord(f"nn is a number from 1 to {MOST_FOUND}")
             found = await records.search(words, caller, nn=nn, query=read_query(said))
-        shown = ({**record_object(one.record), "score": one.score, "method": one.method} for one in found)
+        shown = (
+            {**record_object(one.record, context=with_context), "score": one.score, "method": one.method}
+            for one in found
+        )
         return json_response({"data": _within(shown)})
 
     async def show(self, request: Request) -> Response:
@@ -278,8 +282,8 @@ def _said(request: Request) -> dict[str, Any]:
     return said | {ours: asked[name] for name, ours in names.items() if name in asked}
 
 
-def _flag(request: Request, name: str) -> bool:
-    said = request.query_params.get(name, "false")
+def _flag(request: Request, name: str, usual: str = "false") -> bool:
+    said = request.query_params.get(name, usual)
     if said not in ("true", "false"):
         raise Rejected(bad_record(f"{name} is true or false"))
     return said == "true"
