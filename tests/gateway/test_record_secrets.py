@@ -172,3 +172,23 @@ async def test_T235_control_the_same_box_opens_in_its_own_place(gateway: Gateway
     sealed = await gateway.store.record(config_id, project="acme")
     assert sealed.sensitivity is Sensitivity.SECRET
     assert Sealer(KeyFile(gateway.keys.path), "acme").unseal(sealed.context, config_id) == CONFIG["context"]
+
+
+async def test_T234_who_patches_a_secret_does_not_learn_how_long_it_is(gateway: Gateway) -> None:
+    for more in (70_000, 786_400):  # beyond what a secret, and what any record may have
+        answers = set()
+        for secret in ("x", "x" * 9):
+            made = await gateway.created(context={"password": secret}, sensitivity="secret")
+            patch = {"context": {"more": "y" * more}}
+            refused = await gateway["BEN"].patch(f"{RECORDS}/{made['id']}", json=patch, headers={"if-match": "1"})
+            assert told(refused) == (400, "bad_record")
+            answers.add(refused.json()["error"]["message"])
+        assert len(answers) == 1, answers
+
+
+async def test_what_is_wrong_with_a_patch_of_a_secret_is_told(gateway: Gateway) -> None:
+    made = await gateway.created(context={"password": "x"}, sensitivity="secret")
+    refused = await gateway["BEN"].patch(
+        f"{RECORDS}/{made['id']}", json={"title": "two\nlines"}, headers={"if-match": "1"}
+    )
+    assert "title must be text on one line" in refused.text

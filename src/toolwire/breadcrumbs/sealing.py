@@ -77,6 +77,9 @@ class KeyFile:
             ) from None
 
 
+TOO_LARGE = f"the context of a secret has at most {LONGEST_SECRET} bytes as JSON, nested as records are; shorten it"
+
+
 class Sealer:
     """Seals the contexts of one project's secrets, and opens them."""
 
@@ -88,7 +91,8 @@ class Sealer:
         """The context as it is kept. Raises `InvalidRecord` and `SettingsError`."""
         data = orjson.dumps(context)
         if len(data) > LONGEST_SECRET:
-            raise InvalidRecord(f"the context of a secret has at most {LONGEST_SECRET} bytes as JSON, not {len(data)}")
+            # Not how many it has: who patches a secret would learn how long the rest of it is.
+            raise InvalidRecord(TOO_LARGE)
         key = self._keys.newest()
         box = _aead().AESSIV(key).encrypt(data, self._bound_to(record_id))
         return {"sealed": _FORMAT, "key": _key_id(key), "box": base64.b64encode(box).decode()}

@@ -55,6 +55,7 @@ from toolwire.breadcrumbs.rules.schemas import (
 )
 from toolwire.breadcrumbs.rules.seen_versions import seen_version
 from toolwire.breadcrumbs.rules.subscriptions import SUBSCRIPTION
+from toolwire.breadcrumbs.sealing import TOO_LARGE
 from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted, SettingsError, VersionConflict
 from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery, Sensitivity
 from toolwire.protocol.context import Context
@@ -435,8 +436,16 @@ class RecordService:
     def _patched(self, before: Record, patch: Mapping[str, Any], caller: Caller) -> Record:
         """The next version of a record, in the clear."""
         if before.sensitivity is Sensitivity.SECRET:
+            _patched_fields(
+                replace(before, context={}), patch
+            )  # what is wrong with the patch is told; not what it meets
             before = replace(before, context=self._sealer().unseal(before.context, before.id))
-        asked = read_new_record({"schema_name": before.schema_name, **merge_patch(fields_of(before), patch)})
+            try:
+                asked = _patched_fields(before, patch)
+            except InvalidRecord:
+                raise InvalidRecord(TOO_LARGE) from None
+        else:
+            asked = _patched_fields(before, patch)
         changes: dict[str, Any] = {}
         if "ttl" in patch:
             lifetime = read_lifetime(asked.ttl, self._clock())
@@ -551,6 +560,11 @@ def _tagged(record: Record, defines: str) -> Record:
     """A definition with the tag by which it is found."""
     tags = (tag for tag in record.tags if not tag.startswith("defines:"))
     return replace(record, tags=(defining_tag(defines), *tags))
+
+
+def _patched_fields(before: Record, patch: Mapping[str, Any]) -> NewRecord:
+    """The fields of a record after a merge patch, checked."""
+    return read_new_record({"schema_name": before.schema_name, **merge_patch(fields_of(before), patch)})
 
 
 def _unused(record: Record, caller: Caller) -> Record:
