@@ -145,6 +145,25 @@ async def test_a_process_that_dies_between_tick_and_effect_leaves_both_to_be_don
     assert work.action == CallTool("echo", {"message": "hi"})
 
 
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_run_that_was_decided_is_not_lost_where_the_schedule_is_changed_after_a_crash(
+    place: Place, paused: bool
+) -> None:
+    record = await place.add(action={"type": "ask", "question": "What is new?"}, max_runs=1)
+    place.work.fails = lambda: StoreUnavailable("the store is away")
+    with pytest.raises(StoreUnavailable):
+        await place.at(NINE + 1)
+    place.work.fails = None
+    await place.records.patch(record.id, {"context": {"timezone": "Europe/Berlin", "enabled": not paused}}, 1, ADMIN)
+    await place.at(NINE + 2)
+    assert len(place.work.begun) == (0 if paused else 1)
+    if paused:
+        await place.records.patch(record.id, {"context": {"enabled": True}}, 2, ADMIN)
+        await place.at(NINE + 3)
+    await place.at(NINE + DAY)
+    assert len(place.work.begun) == 1
+
+
 async def test_a_clock_that_is_set_back_or_forward_fires_each_time_at_most_once(place: Place) -> None:
     await place.add(action={"type": "ask", "question": "?"}, missed="once")
     await place.at(T0)

@@ -181,7 +181,9 @@ def decide(definition: ScheduleDefinition, state: ScheduleState, changed_at: flo
     firing does nothing that one with the same time has done.
     """
     if state.basis != definition.basis:
-        return ScheduleState(max(state.last_due, changed_at), definition.basis, (), state.runs, state.missed)
+        left = state.pending if definition.enabled else ()  # decided before; what is paused does not run, nor count
+        runs = state.runs - len(state.pending) + len(left)
+        return ScheduleState(max(state.last_due, changed_at), definition.basis, left, runs, state.missed)
     if state.pending or not definition.enabled:
         return state
     if state.last_due > now + GRACE_S:  # the clock was ahead, and is right again
