@@ -10,6 +10,7 @@ projects take turns. A project that has thousands of calls to send fills no stre
 
 import asyncio
 import logging
+import math
 import sys
 import time
 from collections import OrderedDict
@@ -98,7 +99,7 @@ class Relay:
 
     async def run(self) -> None:
         """Send until canceled."""
-        looked = 0.0
+        looked = -math.inf  # the loop's clock may begin at 0, as on a machine that was just started
         loop = asyncio.get_running_loop()
         try:
             while True:
