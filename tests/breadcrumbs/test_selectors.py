@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.breadcrumbs.rules.selector_index import SelectorIndex
-from toolwire.breadcrumbs.rules.selectors import Operator, fits, read_selector
+from toolwire.breadcrumbs.rules.selectors import LONGEST_CONTAINED, Operator, fits, read_selector
 from toolwire.errors import InvalidRecord
 from toolwire.protocol.breadcrumbs import Record
 
@@ -245,3 +245,46 @@ def test_T240_control_an_ordinary_expression_is_searched_for() -> None:
 
 def test_the_benchmark_of_the_index_runs_and_finds_the_same_in_both_ways() -> None:
     assert {kind for kind, *_ in selectors_benchmark.measured(60)} == selectors_benchmark.KINDS.keys()
+
+
+class CountedNumber(int):
+    """A number that counts how often one of its kind is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedNumber.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_T300_a_long_list_is_gone_through_once_however_much_is_asked_for() -> None:
+    asked = {"path": "list", "op": "contains_any", "value": [-number for number in range(1, 251)]}
+    long = record({"list": [CountedNumber(number) for number in range(1_000)]})
+    CountedNumber.compared = 0
+    assert not fits(read_selector({"context_match": [asked]}), long)
+    assert not SelectorIndex([("a", read_selector({"context_match": [asked]}))]).match(long)
+    assert CountedNumber.compared < 5_000
+
+
+@pytest.mark.parametrize("op", ["contains", "contains_any", "contains_all"])
+def test_T300_only_the_beginning_of_a_text_or_list_is_looked_at(op: str) -> None:
+    for wanted, before in (("needle", "x"), (7, [0]), ({"a": 1}, [0])):
+        value = wanted if op == "contains" else [wanted]
+        selector = read_selector({"context_match": [{"path": "held", "op": op, "value": value}]})
+        for count, expected in ((LONGEST_CONTAINED - 6, True), (LONGEST_CONTAINED, False)):
+            held = before * count + (wanted if isinstance(wanted, str) else [wanted])
+            found = fits(selector, record({"held": held})), bool(
+                SelectorIndex([("a", selector)]).match(record({"held": held}))
+            )
+            assert found == (expected, expected), (wanted, count)
+
+
+def test_T300_control_elements_are_compared_as_json() -> None:
+    held = [1.0, True, {"a": [1, None], "b": 2}, [[]]]
+    for wanted, expected in ((1, True), ({"b": 2.0, "a": [1.0, None]}, True), ([[]], True), (False, False)):
+        asked = {"path": "held", "op": "contains", "value": wanted}
+        assert fits(read_selector({"context_match": [asked]}), record({"held": held})) is expected
+    asked = {"path": "held", "op": "contains", "value": True}
+    assert not fits(read_selector({"context_match": [asked]}), record({"held": [1]}))

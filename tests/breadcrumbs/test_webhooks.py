@@ -20,7 +20,7 @@ from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.deliveries import COOL_DOWN_S, DEAD_LETTER, DELIVERY, PAUSES_S
 from toolwire.breadcrumbs.sealing import KeyFile, Sealer
 from toolwire.breadcrumbs.service import RecordRules, RecordService
-from toolwire.breadcrumbs.webhooks import MOST_FAILING, MOST_SEARCHING, Webhooks, redeliver
+from toolwire.breadcrumbs.webhooks import MOST_FAILING, MOST_PARTS, MOST_SEARCHING, Webhooks, redeliver
 from toolwire.errors import InvalidRecord, NotFound, NotPermitted
 from toolwire.execute.egress.places import read_url
 from toolwire.execute.egress.web import Web
@@ -472,3 +472,81 @@ async def test_T240_an_author_has_so_many_webhooks_with_regular_expressions_and_
         await office.work()
 
     assert len(server.heard) == MOST_SEARCHING + 1
+
+
+async def test_T300_an_author_asks_for_so_many_parts_of_texts_and_no_more(office: Office) -> None:
+    async with serving(saying(b"")) as server:
+        for number in range(MOST_PARTS // 250 + 2):
+            texts = ["a", *(f"{number}-{part}" for part in range(249))]
+            asked = [{"path": "text", "op": "contains_any", "value": texts}]
+            await office.subscribe(server, {"schema_name": "note.v1", "context_match": asked})
+        await office.write(context={"text": "a"})
+        await office.work()
+
+    assert len(server.heard) == MOST_PARTS // 250
+
+
+def after_the_first(work: Any) -> Answering:
+    """Answers well. Something is done before the first answer, while the second message is about to be sent."""
+    left = [work]
+
+    async def answering(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        if left:
+            await left.pop()()
+        await saying(b"")(heard, writer)
+
+    return answering
+
+
+async def test_T304_what_was_hidden_and_deleted_while_a_receiver_was_slow_is_not_told(office: Office) -> None:
+    made: list[Record] = []
+
+    async def hide() -> None:
+        for one, hidden in zip(made[1:], ({"visibility": "private"}, {"sensitivity": "pii"}), strict=True):
+            await office.records.patch(one.id, hidden, 1, BEN)
+            await office.records.delete(one.id, BEN)
+
+    async with serving(after_the_first(hide)) as server:
+        await office.subscribe(server, {"schema_name": "note.v1"}, kinds=["created"])
+        made += [await office.write(title=f"note {number}", context={"said": number}) for number in range(3)]
+        await office.work()
+
+    first, *others = (one["record"] for one in told(server))
+    assert first["context"] == {"said": 0}
+    assert all(set(one) == {"id", "schema_name", "version", "sensitivity"} for one in others)
+    assert made[1].id not in {one["id"] for one in others}
+
+
+@pytest.mark.parametrize("change", ["deleted", "paused", "moved"])
+async def test_T304_a_subscription_counts_as_it_is_at_the_attempt(office: Office, change: str) -> None:
+    """A page of changes is read before, and a slow receiver takes minutes for it."""
+    hooks: list[Record] = []
+
+    async def alter() -> None:
+        if change == "deleted":
+            await office.records.delete(hooks[0].id, ANN)
+        else:
+            to = {"is_active": False} if change == "paused" else {"url": f"http://hooks.example:{other.port}/new"}
+            await office.records.patch(hooks[0].id, {"context": to}, 1, ANN)
+
+    async with serving(after_the_first(alter)) as server, serving(saying(b"")) as other:
+        hooks.append(await office.subscribe(server, {"schema_name": "note.v1"}))
+        for number in range(3):
+            await office.write(context={"n": number})
+        await office.hooks.step()
+
+    assert len(server.heard) == 1
+    assert [one["record"]["context"]["n"] for one in told(other)] == ([1, 2] if change == "moved" else [])
+
+
+async def test_T304_control_what_stays_as_it_was_is_told(office: Office) -> None:
+    async def nothing() -> None:
+        return None
+
+    async with serving(after_the_first(nothing)) as server:
+        await office.subscribe(server, {"schema_name": "note.v1"})
+        for number in range(3):
+            await office.write(context={"n": number})
+        await office.hooks.step()
+
+    assert [one["record"]["context"]["n"] for one in told(server)] == [0, 1, 2]

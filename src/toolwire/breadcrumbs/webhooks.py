@@ -50,8 +50,8 @@ from toolwire.wire.encode.outbound import to_json
 
 POLL_S = 1.0
 MOST_SUBSCRIPTIONS = 10_000
-MOST_OF_AUTHOR, MOST_SEARCHING = 1_000, 50
-"""Webhooks of one author, and how many of them may have regular expressions."""
+MOST_OF_AUTHOR, MOST_SEARCHING, MOST_PARTS = 1_000, 50, 10_000
+"""Webhooks of one author, how many of them may have regular expressions, and parts of texts that all ask for."""
 MOST_FAILING = 8
 """So many receivers of one author may fail at a time; its others are tried later, so that no other author waits."""
 MOST_WAITING = 1_000
@@ -264,7 +264,8 @@ class Webhooks:
             return
         own = [one.wanted for one in self._hooks.values() if one.record.created_by == record.created_by]
         searching = sum(one.selector.searches for one in own) if wanted.selector.searches else 0
-        if len(own) >= MOST_OF_AUTHOR or searching >= MOST_SEARCHING:
+        parts = wanted.selector.parts and wanted.selector.parts + sum(one.selector.parts for one in own)
+        if len(own) >= MOST_OF_AUTHOR or searching >= MOST_SEARCHING or parts > MOST_PARTS:
             _log.warning("subscription %s of %s is one too many; it is not used", record.id, record.created_by)
             return
         self._hooks[record.id] = _Hook(record, wanted)
@@ -317,12 +318,15 @@ class Webhooks:
             by_hook.setdefault(job[1].subscription, []).append(job)
 
         async def all_of(own: list[tuple[_Hook, WebhookDelivery, RecordChange]]) -> None:
-            for hook, delivery, change in own:
+            for known, delivery, change in own:
+                hook = await self._as_now(known)
+                if hook is None:
+                    continue
                 until = self._paused_until(hook)
                 if until > self._clock():
                     await self._keep(hook, replace(delivery, next_at=until))
                     continue
-                told = await self._as_told(hook, change)
+                told = await self._as_told(hook, delivery, change)
                 if told is None:
                     continue
                 outcome = await self._attempt(hook, delivery, change, told)
@@ -343,7 +347,19 @@ class Webhooks:
         ]
         return max(others) if len(others) >= MOST_FAILING else 0.0
 
-    async def _as_told(self, hook: _Hook, change: RecordChange) -> dict[str, Any] | None:
+    async def _as_now(self, known: _Hook) -> _Hook | None:
+        """A subscription as it is at the moment of an attempt; None where it was deleted, paused or has no address."""
+        name = known.record.id
+        try:
+            record = await self._store.record(name, project=self._project)
+        except NotFound:
+            self._remove(name)
+            return None
+        if record.version != known.record.version:
+            self._add(record)
+        return self._hooks.get(name)
+
+    async def _as_told(self, hook: _Hook, delivery: WebhookDelivery, change: RecordChange) -> dict[str, Any] | None:
         """The record of a change as its receiver may be told of it now; None where it is not told at all.
 
         What is tried late is of a version that may have been for all, while the record is private or personal by now.
@@ -351,12 +367,22 @@ class Webhooks:
         if not self._may_hear(hook, change):
             return None
         is_hidden = not is_open(change.record)
-        with suppress(NotFound):  # of what is gone, the changes say what may be said
+        try:
             current = await self._store.record(change.record.id, project=self._project)
-            if not self._may_hear(hook, replace(change, record=current)):
+        except NotFound:  # of what has gone meanwhile, its changes say less than they did when they were read
+            left = await self._change(delivery)
+            if left is None or not self._may_hear(hook, left):
                 return None
-            is_hidden |= not is_open(current)
+            return record_object(left.record) if is_open(left.record) else hidden_record(left.record)
+        if not self._may_hear(hook, replace(change, record=current)):
+            return None
+        is_hidden |= not is_open(current)
         return hidden_record(change.record) if is_hidden else record_object(change.record)
+
+    async def _change(self, delivery: WebhookDelivery) -> RecordChange | None:
+        """The change of a delivery, as it is kept now; None where it is no longer kept."""
+        rows = await self._store.record_changes(delivery.cursor - 1, limit=1, project=self._project)
+        return rows[0].value if rows and rows[0].cursor == delivery.cursor else None
 
     async def _attempt(
         self, hook: _Hook, delivery: WebhookDelivery, change: RecordChange, told: dict[str, Any]
@@ -457,19 +483,20 @@ class Webhooks:
 
     async def _retry_one(self, delivery: WebhookDelivery) -> bool:
         """Try a delivery again, unless it is not wanted any more; False where it has failed."""
-        hook = self._hooks.get(delivery.subscription)
+        known = self._hooks.get(delivery.subscription)
+        hook = None if known is None else await self._as_now(known)
         if hook is None:
             await self._done(delivery)
             return True
-        rows = await self._store.record_changes(delivery.cursor - 1, limit=1, project=self._project)
-        if not rows or rows[0].cursor != delivery.cursor:
+        change = await self._change(delivery)
+        if change is None:
             await self._bury(hook, replace(delivery, error="the change is no longer kept"), "")
-        elif (told := await self._as_told(hook, rows[0].value)) is None:
+        elif (told := await self._as_told(hook, delivery, change)) is None:
             await self._done(delivery)
         else:
-            outcome = await self._attempt(hook, delivery, rows[0].value, told)
+            outcome = await self._attempt(hook, delivery, change, told)
             if outcome.trouble:
-                await self._keep_failed(hook, delivery, rows[0].value, outcome)
+                await self._keep_failed(hook, delivery, change, outcome)
                 return False
             await self._done(delivery)
         return True

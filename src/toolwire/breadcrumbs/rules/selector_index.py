@@ -18,11 +18,12 @@ An index belongs to one thread: it notes in its parts which record it looked at 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 from toolwire.breadcrumbs.rules.selectors import (
+    LONGEST_CONTAINED,
     LONGEST_NAME,
     MISSING,
     ContextMatch,
@@ -30,6 +31,7 @@ from toolwire.breadcrumbs.rules.selectors import (
     Path,
     Selector,
     Step,
+    contained_values,
     fits,
     value_at,
 )
@@ -124,13 +126,14 @@ class _Elements:
         self._lengths: set[int] = set()
         self.is_counted = True
 
-    def in_list(self, items: Iterable[Any]) -> Iterator[_Bucket]:
+    def in_list(self, items: Sequence[Any]) -> Iterator[_Bucket]:
         if self.buckets:
-            for key in {_key(item) for item in items if _is_scalar(item)}:
+            for key in {_key(item) for item in items[:LONGEST_CONTAINED] if _is_scalar(item)}:
                 yield from _found(self.buckets, key)
 
     def in_text(self, text: str) -> Iterator[_Bucket]:
         """Goes through the text, or through the parts that are asked for, whichever is less."""
+        text = text[:LONGEST_CONTAINED]
         if not self.is_counted:
             self._lengths = {len(part) for part in self.buckets if isinstance(part, str)}
             self.is_counted = True
@@ -292,8 +295,8 @@ class SelectorIndex:
             yield _offer(node.values, [_key(value)], condition)
         elif op is Operator.IN and all(_is_scalar(one) for one in value):
             yield _offer(node.values, {_key(one) for one in value}, condition)
-        elif op in _CONTAINING and all(_is_scalar(one) for one in _wanted(condition)):
-            keys = {_key(one) for one in _wanted(condition)}
+        elif op in _CONTAINING and all(_is_scalar(one) for one in contained_values(condition)):
+            keys = {_key(one) for one in contained_values(condition)}
             elements = node.elements.buckets
             apart = [_offer(elements, [key], condition) for key in keys]
             yield from apart if op is Operator.CONTAINS_ALL else [_offer(elements, keys, condition)]
@@ -379,10 +382,6 @@ def _beginning(table: dict[Any, _Bucket], text: str) -> Iterator[_Bucket]:
     if table:
         for end in range(1, min(LONGEST_NAME, len(text)) + 1):
             yield from _found(table, text[:end])
-
-
-def _wanted(condition: ContextMatch) -> list[Any]:
-    return [condition.value] if condition.op is Operator.CONTAINS else list(condition.value)
 
 
 def _is_scalar(value: Any) -> bool:

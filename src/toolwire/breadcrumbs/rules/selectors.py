@@ -11,7 +11,7 @@ no condition holds but `ne`, `not_in` and `exists` with false, which are the opp
 
 Values are compared as JSON: true is not 1, and text is never compared with numbers. A regular expression is one that
 runs in linear time (no look-around, no back-references), so no pattern can stall the process. It is searched for in
-the first 4,096 characters.
+the first 4,096 characters, and what a text or list is to contain among the first 65,536 characters or elements.
 """
 
 import math
@@ -39,6 +39,8 @@ LONGEST_PATH = 512
 LONGEST_EXPRESSION = 256
 LONGEST_SEARCHED = 4_096
 """`matches` looks at so many characters of a text: the time grows with their number and the size of the expression."""
+LONGEST_CONTAINED = 65_536
+"""`contains` looks at so many characters of a text, once for each part that it asks for, or elements of a list."""
 MOST_BYTES = 16 * 1024
 _EXPRESSION_BYTES, _AUTOMATON_BYTES = 16 * 1024, 64 * 1024
 _DEEPEST = 16
@@ -104,6 +106,12 @@ class Selector:
         return any(one.op is Operator.MATCHES for one in self.conditions)
 
     @property
+    def parts(self) -> int:
+        """How many parts of texts it asks for: each of them is looked for from the beginning of a text to its end."""
+        asked = [one for condition in self.conditions for one in contained_values(condition)]
+        return sum(isinstance(one, str) for one in asked)
+
+    @property
     def is_all(self) -> bool:
         return not (
             self.schema_name or self.schema_prefix or self.any_tags or self.all_tags or self.conditions
@@ -146,6 +154,16 @@ def fits(selector: Selector, record: Record) -> bool:
         and (not selector.any_tags or not selector.any_tags.isdisjoint(record.tags))
         and all(condition.test(value_at(record.context, condition.path)) for condition in selector.conditions)
     )
+
+
+def contained_values(condition: ContextMatch) -> Sequence[Any]:
+    """What a list or a text is to contain by a condition; nothing for a condition of another kind."""
+    match condition.op:
+        case Operator.CONTAINS:
+            return (condition.value,)
+        case Operator.CONTAINS_ANY | Operator.CONTAINS_ALL:
+            return tuple(condition.value)
+    return ()
 
 
 def value_at(value: Any, path: Path) -> Any:
@@ -352,16 +370,35 @@ _ORDERS: Mapping[Operator, Callable[[Any, Any], bool]] = {
 
 
 def _containing(values: Sequence[Any], how: Callable[[Iterable[bool]], bool]) -> Callable[[Any], bool]:
-    """Whether a list has any (or all) of these elements, or a text these parts."""
+    """Whether a list has any (or all) of these elements, or a text these parts. A list is gone through once."""
+    keys = [_comparable(value) for value in values]
+    texts = [value if isinstance(value, str) else None for value in values]
+    all_plain = all(map(_is_scalar, values))
 
     def test(found: Any) -> bool:
         if isinstance(found, str):
-            return how(isinstance(value, str) and value in found for value in values)
+            beginning = found[:LONGEST_CONTAINED]
+            return how(text is not None and text in beginning for text in texts)
         if isinstance(found, (list, tuple)):
-            return how(any(is_same(value, inner) for inner in found) for value in values)
+            first = found[:LONGEST_CONTAINED]
+            held = {_comparable(inner) for inner in first if not all_plain or _is_scalar(inner)}
+            return how(key in held for key in keys)
         return False
 
     return test
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (str, bool, int, float))
+
+
+def _comparable(value: Any) -> Any:
+    """What is equal, and has the same hash, for values that are the same JSON and for no others."""
+    if isinstance(value, Mapping):
+        return "object", frozenset((name, _comparable(inner)) for name, inner in value.items())
+    if isinstance(value, (list, tuple)):
+        return "list", tuple(map(_comparable, value))
+    return ("flag", value) if isinstance(value, bool) else value
 
 
 def _edged(op: Operator, value: Any, shown: str) -> Callable[[Any], bool]:
