@@ -270,21 +270,21 @@ def test_T300_a_long_list_is_gone_through_once_however_much_is_asked_for() -> No
 
 @pytest.mark.parametrize("op", ["contains", "contains_any", "contains_all"])
 def test_T300_only_the_beginning_of_a_text_or_list_is_looked_at(op: str) -> None:
-    for wanted, before in (("needle", "x"), (7, [0]), ({"a": 1}, [0])):
+    cases: list[tuple[Any, Any]] = [("needle", "x"), (7, [0]), ({"a": 1}, [0])]
+    for wanted, before in cases:
         value = wanted if op == "contains" else [wanted]
         selector = read_selector({"context_match": [{"path": "held", "op": op, "value": value}]})
         for count, expected in ((LONGEST_CONTAINED - 6, True), (LONGEST_CONTAINED, False)):
             held = before * count + (wanted if isinstance(wanted, str) else [wanted])
-            found = fits(selector, record({"held": held})), bool(
-                SelectorIndex([("a", selector)]).match(record({"held": held}))
-            )
-            assert found == (expected, expected), (wanted, count)
+            indexed = SelectorIndex([("a", selector)]).match(record({"held": held}))
+            assert (fits(selector, record({"held": held})), bool(indexed)) == (expected, expected), (wanted, count)
 
 
 def test_T300_control_elements_are_compared_as_json() -> None:
     held = [1.0, True, {"a": [1, None], "b": 2}, [[]]]
-    for wanted, expected in ((1, True), ({"b": 2.0, "a": [1.0, None]}, True), ([[]], True), (False, False)):
-        asked = {"path": "held", "op": "contains", "value": wanted}
+    cases: list[tuple[Any, bool]] = [(1, True), ({"b": 2.0, "a": [1.0, None]}, True), ([[]], True), (False, False)]
+    for wanted, expected in cases:
+        asked: dict[str, Any] = {"path": "held", "op": "contains", "value": wanted}
         assert fits(read_selector({"context_match": [asked]}), record({"held": held})) is expected
     asked = {"path": "held", "op": "contains", "value": True}
     assert not fits(read_selector({"context_match": [asked]}), record({"held": [1]}))

@@ -212,13 +212,15 @@ class Scheduler:
         """Do one firing, or find it done; what went wrong with its effect. Raises StoreUnavailable."""
         turn_id = firing_id(self._records.project, record.id, firing.due)
         tick = _tick(record, definition, firing, turn_id)
+        owner = await self._owner(record, definition)
+        ticking = replace(RUNTIME, turn_id=owner.turn_id, origins=owner.origins)
         try:
-            if await self._records.create_first(tick, RUNTIME, key=firing_key(record.id, firing.due)) is not None:
+            if await self._records.create_first(tick, ticking, key=firing_key(record.id, firing.due)) is not None:
                 self.published += 1
         except Conflict:  # it has been there, perhaps with another title; its effect may still be missing
             pass
         try:
-            await self._act(record, definition, tick.context or {}, turn_id, firing)
+            await self._act(record, definition, tick.context or {}, turn_id, firing, owner)
         except (StoreUnavailable, asyncio.CancelledError):
             raise
         except ToolwireError as error:
@@ -226,15 +228,29 @@ class Scheduler:
             return str(error)[:_MOST_ERROR]
         return ""
 
+    async def _owner(self, record: Record, definition: ScheduleDefinition) -> Caller:
+        """Who writes what a schedule creates: with no more rights than the one who made the schedule had.
+
+        For an agent those are the rights of the turn that made it, whoever has changed the schedule since.
+        """
+        if definition.grant is None:
+            return Caller(record.created_by, Role.ADMIN, origins=record.origins)
+        first = record
+        if record.version > 1:
+            first = (await self._records.history(record.id, RUNTIME, limit=1, before=2) or [record])[0]
+        name = record.created_by.removeprefix("agent:")
+        return Caller(name, Role.MODEL, first.turn_id, first.call_id, record.origins)
+
     async def _act(
-        self, record: Record, definition: ScheduleDefinition, tick: Mapping[str, Any], turn_id: str, firing: Firing
-    ) -> None:
+        self, record: Record, definition: ScheduleDefinition, tick: Mapping[str, Any], turn_id: str, firing: Firing,
+        owner: Caller,
+    ) -> None:  # fmt: skip
         match definition.action:
             case CreateRecord(template):
                 new = read_new_record(_filled(template, tick))
                 if definition.grant is not None:  # of a model, which writes into no session but its own
                     new = replace(new, tags=with_session(new.tags, ""))
-                await self._records.create(new, _owner(record, definition), key=firing_key(record.id, firing.due))
+                await self._records.create(new, owner, key=firing_key(record.id, firing.due))
             case AskAgent() | CallTool() as action:
                 await self._begin(ScheduledWork(turn_id, action, record, definition.grant))
 
@@ -335,15 +351,6 @@ def _tick(record: Record, definition: ScheduleDefinition, firing: Firing, turn_i
 def firing_id(project: str, schedule_id: str, due: float) -> str:
     """The id of the turn that a firing begins."""
     return str(uuid5(_FIRINGS, f"{project}\0{firing_key(schedule_id, due)}"))
-
-
-def _owner(record: Record, definition: ScheduleDefinition) -> Caller:
-    """Who writes what a schedule creates: with no more rights than the one who made the schedule."""
-    if definition.grant is None:
-        return Caller(record.created_by, Role.ADMIN)
-    return Caller(
-        record.created_by.removeprefix("agent:"), Role.MODEL, record.turn_id, record.call_id, record.origins
-    )  # fmt: skip
 
 
 def _filled(template: Mapping[str, Any], tick: Mapping[str, Any]) -> Any:
