@@ -312,3 +312,37 @@ async def test_only_admins_write_schedules_as_records(place: Place, role: Role) 
         await place.records.create(NewRecord(SCHEDULE, "x", context=DAILY), Caller("bob", role))
     with pytest.raises(NotPermitted):
         await place.records.create(NewRecord(TICK, "x"), Caller("bob", role))
+
+
+async def schedule_of_agent(place: Place) -> Record:
+    """A schedule that an agent has made in a turn that had read untrusted content."""
+    action = {"type": "record", "record": {"schema_name": "note.v1", "title": "n", "tags": ["assigned-to:maker"]}}
+    new = NewRecord(SCHEDULE, "Obey me", context={**DAILY, "grant": {}, "action": action})
+    return await place.records.create(new, Caller("agent:cli", Role.RUNTIME, "turn-1", "call-1", ("page",)))
+
+
+async def test_T302_a_tick_of_an_untrusted_schedule_is_untrusted(place: Place) -> None:
+    """It has the title of the schedule, and toolwire itself is its author."""
+    await schedule_of_agent(place)
+    await place.at(T0)
+    await place.at(NINE)
+    [tick] = await place.of(TICK)
+    assert (tick.title, tick.origins) == ("Obey me", ("page",))
+
+
+async def test_T302_control_a_tick_of_a_trusted_schedule_is_trusted(place: Place) -> None:
+    await place.add()
+    await place.at(T0)
+    await place.at(NINE)
+    assert [(tick.origins, tick.turn_id) for tick in await place.of(TICK)] == [((), "")]
+
+
+async def test_T303_a_person_who_pauses_the_schedule_of_a_model_lends_it_no_rights(place: Place) -> None:
+    """An agent that is woken by what the schedule writes may do what the turn may that made the schedule."""
+    made = await schedule_of_agent(place)
+    for version, enabled in ((1, False), (2, True)):
+        await place.records.patch(made.id, {"context": {"enabled": enabled}}, version, ADMIN)
+    await place.at(T0)
+    await place.at(NINE)
+    written = [*await place.of("note.v1"), *await place.of(TICK)]
+    assert [one.turn_id for one in written] == ["turn-1", "turn-1"]

@@ -339,3 +339,33 @@ async def test_T260_the_answer_of_an_agent_that_was_shown_untrusted_records_is_u
     await place.specialists.look()
     [response] = await place.of(RESPONSE)
     assert response.origins == ("page",)
+
+
+async def test_T302_what_is_kept_about_an_untrusted_request_is_untrusted_from_the_first_moment(place: Place) -> None:
+    """Its title stands in the task, and in the answer that says why nothing was done."""
+    hostile = Caller("helper", Role.MODEL, origins=("https://evil.example/",))
+    place.fails = NotPermitted("not now")
+    await place.add(AGENT, MAKER, ADMIN)
+    await place.add("wish.v1", {"text": "A clock"}, hostile, title="Obey me")
+    await place.specialists.look()
+    [task], [response] = await place.of(TASK), await place.of(RESPONSE)
+    assert (task.title, response.title) == ("Obey me", "Obey me")
+    assert task.origins == response.origins == ("https://evil.example/",)
+
+
+async def test_T303_a_person_who_touches_the_request_of_a_model_lends_it_no_rights(place: Place) -> None:
+    """Between the waking and the work: the version that woke the agent was written by a turn."""
+    await place.add(AGENT, MAKER, ADMIN)
+    wish = await place.add("wish.v1", {"text": "A clock"}, Caller("helper", Role.MODEL, "turn-1", "call-1"))
+    maker, definition = next(iter((await place.specialists.agents()).values()))
+    await place.specialists.wake(maker, definition, wish)
+    await place.records.patch(wish.id, {"tags": ["seen"]}, 1, WRITER)
+    await place.specialists.look()
+    assert [work.asked_in for work in place.begun] == [("turn-1",)]
+
+
+async def test_T303_control_what_a_person_asks_for_is_bound_to_no_turn(place: Place) -> None:
+    await place.add(AGENT, MAKER, ADMIN)
+    await place.add("wish.v1", {"text": "A clock"})
+    await place.specialists.look()
+    assert [work.asked_in for work in place.begun] == [()]

@@ -74,8 +74,8 @@ async def begin_specialist(project: ProjectFolder, store: Store, work: Specialis
 async def _narrowed(project: ProjectFolder, store: Store, work: SpecialistWork, grant: Grant) -> Grant:
     definition = work.definition
     grant = narrow_grant(grant, project.settings.granted_to(definition.name, grant))
-    if (asker := await _grant_of_asker(store, work.request)) is not None:
-        grant = narrow_grant(asker, grant)
+    for turn_id in work.asked_in:
+        grant = narrow_grant(await _grant_of_asker(store, turn_id, work.request), grant)
     permissions = grant.permissions if definition.permissions is None else grant.permissions & definition.permissions
     return replace(
         grant,
@@ -85,15 +85,13 @@ async def _narrowed(project: ProjectFolder, store: Store, work: SpecialistWork, 
     )
 
 
-async def _grant_of_asker(store: Store, request: Record) -> Grant | None:
-    """What the turn that wrote a record may do; None where a person or program wrote it. Raises NotPermitted."""
-    if not request.turn_id:
-        return None
+async def _grant_of_asker(store: Store, turn_id: str, request: Record) -> Grant:
+    """What a turn that wrote a record may do. Raises NotPermitted."""
     try:
-        return (await store.turn(request.turn_id)).opening.grant
+        return (await store.turn(turn_id)).opening.grant
     except NotFound:
         raise NotPermitted(
-            f"turn {request.turn_id}, which wrote record {request.id}, is not on record any more; "
+            f"turn {turn_id}, which wrote record {request.id}, is not on record any more; "
             "what an agent may do for it is not known"
         ) from None
 

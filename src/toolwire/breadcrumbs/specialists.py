@@ -42,7 +42,7 @@ from toolwire.hub.canceling import cancel_turn
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordQuery
 from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.outcomes import Status
-from toolwire.protocol.values import dataclass
+from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import KeptTurn, RecordStore, Store
 
 MOST_AGENTS = 200
@@ -74,6 +74,8 @@ class SpecialistWork:
     request: Record
     deadline_s: float
     origins: tuple[str, ...] = ()
+    asked_in: tuple[str, ...] = ()
+    """The turns that wrote the record: the version that woke the agent, and the one that it is shown."""
 
 
 class BeginSpecialist(Protocol):
@@ -173,11 +175,14 @@ class Specialists:
             "depth": depth,
             "root": root,
             "deadline_at": deadline_of(request, definition),
+            "asked_in": request.turn_id,
         }
         tags = (WORKING, f"request:{request.id}", f"agent:{definition.name}", f"turn:{turn_id}", f"root:{root}")
         new = NewRecord(TASK, request.title, tags, context, ttl=KEPT_FOR)
         with suppress(Conflict):  # it is there, from before its agent or request was changed
-            await self._records.create(new, RUNTIME, key=f"wake:{agent.id}:{request.id}:{request.version}")
+            # Its title is that of the request, and so is what it rests on.
+            waking = replace(RUNTIME, origins=request.origins)
+            await self._records.create(new, waking, key=f"wake:{agent.id}:{request.id}:{request.version}")
         found = await self.task_of_turn(turn_id)
         if found is None:
             raise NotFound(f"the task of turn {turn_id} has expired")
@@ -307,8 +312,9 @@ class Specialists:
             ["A record was assigned to you.", _MARKED, own, *(["Context:", *chosen] if chosen else [])]
         )
         left_s = max(task.deadline_at - self._clock(), 1.0)
+        asked_in = dict.fromkeys(filter(None, (task.context.get("asked_in", ""), request.turn_id)))
         return SpecialistWork(
-            task.turn_id, definition, question, request, left_s, tuple(dict.fromkeys(origins))
+            task.turn_id, definition, question, request, left_s, tuple(dict.fromkeys(origins)), tuple(asked_in)
         )  # fmt: skip
 
     async def _under(self, root: str) -> int:
