@@ -40,6 +40,9 @@ LARGEST = 150_000
 # The line editor reads the terminal's name when it is imported, and the embedded engine starts threads.
 _NOT_AHEAD = ("toolwire.cli.commands.chat", "toolwire.models.local")
 
+# What others import only when it is first used, and most commands use.
+_USED_BY_MOST = ("anyio._backends._asyncio", "anyio.streams.tls", "rich._emoji_codes", "uvicorn.lifespan.on")
+
 _STREAMS = ((0, "r", -1, "surrogateescape"), (1, "w", -1, "surrogateescape"), (2, "w", 1, "backslashreplace"))
 
 
@@ -164,6 +167,8 @@ def _import_ahead() -> None:
     for module in pkgutil.walk_packages(toolwire.__path__, "toolwire."):
         if not module.name.startswith(_NOT_AHEAD) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    for name in _USED_BY_MOST:
+        importlib.import_module(name)
     make_tools(TOOLS, ToolDependencies())  # the schemas of tools are made once in a process
     newest()  # and so are the statements that make a new store
     gc.collect()

@@ -448,30 +448,28 @@ def test_a_turn_has_only_the_tools_that_the_request_names(stage: Stage) -> None:
     assert {"paint"} < set(all_tools)
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "told"),
-    [
-        (b"{", 400, "not JSON"),
-        (b'{"question": "\\ud800"}', 400, "not JSON"),
-        (b"[]", 400, "must be an object"),
-        (b"{}", 400, "question"),
-        (b'{"question": " "}', 400, "question"),
-        (b'{"question": 5}', 400, "question"),
-        (b'{"question": "Hi", "tread": "a"}', 400, "did you mean thread?"),
-        (b'{"question": "Hi", "grant": "*"}', 400, "there is no field 'grant'"),
-        (b'{"question": "Hi", "tools": []}', 400, "tools"),
-        (b'{"question": "Hi", "tools": ["pant"]}', 400, "did you mean paint"),
-        (b'{"question": "' + b"a" * 3_000_000 + b'"}', 413, "at most"),
-    ],
-)
-def test_a_request_that_is_wrong_is_told_what_and_begins_nothing(
-    stage: Stage, body: bytes, status: int, told: str
-) -> None:
+WRONG: list[tuple[bytes, int, str]] = [
+    (b"{", 400, "not JSON"),
+    (b'{"question": "\\ud800"}', 400, "not JSON"),
+    (b"[]", 400, "must be an object"),
+    (b"{}", 400, "question"),
+    (b'{"question": " "}', 400, "question"),
+    (b'{"question": 5}', 400, "question"),
+    (b'{"question": "Hi", "tread": "a"}', 400, "did you mean thread?"),
+    (b'{"question": "Hi", "grant": "*"}', 400, "there is no field 'grant'"),
+    (b'{"question": "Hi", "tools": []}', 400, "tools"),
+    (b'{"question": "Hi", "tools": ["pant"]}', 400, "did you mean paint"),
+    (b'{"question": "' + b"a" * 3_000_000 + b'"}', 413, "at most"),
+]
+
+
+def test_a_request_that_is_wrong_is_told_what_and_begins_nothing(stage: Stage) -> None:
     with scripted() as model, served(stage, model) as server:
-        answer = server.http.post("/v1/turns", content=body)
+        answers = [server.http.post("/v1/turns", content=body) for body, _, _ in WRONG]
         listed = server.get("/v1/turns")["data"]
 
-    assert (answer.status_code, told in answer.json()["error"]["message"]) == (status, True), answer.text
+    for answer, (_, status, told) in zip(answers, WRONG, strict=True):
+        assert (answer.status_code, told in answer.json()["error"]["message"]) == (status, True), answer.text
     assert (listed, model.requests) == ([], [])
 
 
@@ -682,23 +680,27 @@ def test_a_turn_goes_on_with_the_model_that_the_request_chose(stage: Stage) -> N
     assert [request["model"] for request in model.requests] == ["grand", "grand"]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"tools": ["paint"]}, {"tools": None, "thread": "t"}, {"system": "Be short."}, {"model": "small"}],
-)
-def test_a_key_is_for_one_request_only_whatever_differs(stage: Stage, other: dict[str, Any]) -> None:
-    key = {"idempotency-key": "k"}
-    with scripted("Hello.", "Hello.") as model, served(stage, model) as server:
-        plain = server.post("/v1/turns", {"question": "Hi"}, **key)
-        again = server.post("/v1/turns", {"question": "Hi"}, **key)
-        differs = server.post("/v1/turns", {"question": "Hi", **other}, **key)
-        first = server.post("/v1/turns", {"question": "Hi", **other}, **{"idempotency-key": "k2"})
-        less = server.post("/v1/turns", {"question": "Hi"}, **{"idempotency-key": "k2"})
+def test_a_key_is_for_one_request_only_whatever_differs(stage: Stage) -> None:
+    others: list[dict[str, Any]] = [
+        {"tools": ["paint"]},
+        {"tools": None, "thread": "t"},
+        {"system": "Be short."},
+        {"model": "small"},
+    ]
+    with scripted(*["Hello."] * 5) as model, served(stage, model) as server:
+
+        def begin(key: str, **more: Any) -> httpx2.Response:
+            return server.post("/v1/turns", {"question": "Hi", **more}, **{"idempotency-key": key})
+
+        plain, again = begin("k"), begin("k")
+        differing = [begin("k", **other) for other in others]
+        pairs = [(begin(f"k{at}", **other), begin(f"k{at}")) for at, other in enumerate(others)]
 
     assert (plain.status_code, again.json()["id"]) == (202, plain.json()["id"])
-    assert (differs.status_code, differs.json()["error"]["code"]) == (409, "idempotency_conflict")
-    assert "take a new key" in differs.json()["error"]["message"]
-    assert (first.status_code, less.status_code) == (202, 409)
+    for differs in differing:
+        assert (differs.status_code, differs.json()["error"]["code"]) == (409, "idempotency_conflict")
+        assert "take a new key" in differs.json()["error"]["message"]
+    assert [(first.status_code, less.status_code) for first, less in pairs] == [(202, 409)] * len(others)
 
 
 TEAM = SETTINGS.replace('groups = ["read_only"]', 'groups = ["read_only", "teamwork"]').replace(

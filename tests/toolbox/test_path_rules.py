@@ -95,7 +95,7 @@ BY_COMMANDS = shell(
     "ln -s ../workspace y && cat y/secrets/k",
     "mv secrets y && cat y/k",
     "grep -r TOP /workspace",
-    "grep -r TOP /",
+    "grep -r --include=k TOP /",
     "head -c 99 sec'ret's/k",
     "diff -rN src secrets",
     "git show HEAD:secrets/k",

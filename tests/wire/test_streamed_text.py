@@ -106,8 +106,8 @@ async def test_whoever_watches_a_model_sees_the_final_text(how: str) -> None:
 
 
 async def _watched(provider: Provider, model: OpenAIChat, how: str) -> Any:
-    """Some of the texts where each letter is an event of its own: for the parser alone all are cut so."""
-    for name, tools, text in list(texts())[:: 3 if how == "letters" else 1]:
+    """All of the texts in one event, and some of them cut: for the parser alone all are cut so."""
+    for name, tools, text in list(texts())[:: 1 if how == "whole" else 3]:
         provider.will(CHAT.streams(cut(text, how)))
         seen: list[Delta] = []
         offered = tuple(Tool(one["function"]["name"], "", one["function"]["parameters"]) for one in tools)
@@ -119,8 +119,8 @@ async def _watched(provider: Provider, model: OpenAIChat, how: str) -> Any:
 @pytest.mark.parametrize("how", CUTS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_client_of_the_gateway_gets_the_text_of_the_whole_answer(kind: Kind, how: str) -> None:
-    """Cut into letters, the texts are shared among the kinds: a kind has to do with frames, and a parser with cuts."""
-    apart = len(KINDS) if how == "letters" else 1
+    """Texts that are cut are shared among the kinds: a kind has to do with frames, and a parser with cuts."""
+    apart = 1 if how == "whole" else len(KINDS)
     failed = []
     for name, tools, text in list(texts())[KINDS.index(kind) % apart :: apart]:
         expected, final = calls_and_text(kind, whole(kind, text, tools))

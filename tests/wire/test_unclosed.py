@@ -64,7 +64,7 @@ def runnable(reply: Reply) -> list[str]:
 @pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize("begin", BEGINNINGS, ids=lambda begin: begin.strip().replace("\n", " "))
 def test_T97_a_call_that_only_begins_is_never_run(begin: str, reason: str | None) -> None:
-    for count in (1, 2, 5, 3_000):
+    for count in (1, 2, 5, *(() if reason else (3_000,))):  # a flood is one whatever reason it has to end
         whole = parse_reply(begin * count, TOOLS, finish_reason=reason)
         parts = streamed(begin * count, reason)
 
