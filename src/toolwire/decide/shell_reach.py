@@ -213,8 +213,16 @@ class _Sight:
             return RuleMatch.MAYBE
         if _strays(name, rest):
             return max(RuleMatch.MAYBE, *map(self._word, words))
+        folders = _target_folders(rest) if name in _COPIES_ITS_WORDS | _MOVES_ITS_WORDS else []
         deep = name in _MOVES_ITS_WORDS or _goes_deeper(name, rest)
-        return max(*map(self._word, words), self._beneath(name, rest) if deep else RuleMatch.NO)
+        further = self._beneath(name, [*rest, *folders]) if deep else self._put_into(folders, rest)
+        return max(*map(self._word, words), further)
+
+    def _put_into(self, folders: Sequence[str], words: Sequence[str]) -> RuleMatch:
+        """Whether a file that keeps its name is put in the place of such a file; with `--parents`, its folders too."""
+        names = {name for word in words for name in (word, word.rpartition("/")[2]) if name}
+        found = len(folders) > _MOST_FOLDERS or any(self._fits(f"{into}/{name}") for into in folders for name in names)
+        return RuleMatch.MAYBE if found else RuleMatch.NO
 
     def _word(self, word: str) -> RuleMatch:
         """Whether a word names such a file; a part of a longer word may do so by chance."""
@@ -259,6 +267,16 @@ def _each(reading: Reading, judge: Callable[[Sequence[str]], RuleMatch]) -> Rule
 def _goes_deeper(name: str, words: Sequence[str]) -> bool:
     """Whether a command that otherwise stays with its words enters folders, or takes names from a file."""
     return name in _DEEP and any(map(_DEEP[name].fullmatch, words))
+
+
+def _target_folders(words: Sequence[str]) -> list[str]:
+    """Where a command puts what its words name, if that is a folder: its last word, or what `-t` is given."""
+    apart = [folder for option, folder in pairwise(words) if _TARGET.fullmatch(option)]
+    attached = [found[1] for found in map(_TARGET.match, words) if found and found[1]]
+    return [*apart, *attached, *[*_plain_words(words)][-1:]]
+
+
+_TARGET = lazy_pattern(r"(?:-(?!-)[^t]*t|--target-directory=?)(.*)", re.DOTALL)
 
 
 def _strays(name: str, words: Sequence[str]) -> bool:
