@@ -133,6 +133,8 @@ def test_a_repetition_is_counted_over_steps_and_for_the_call_that_repeats() -> N
     assert append_results(again, results(again), [("read", "1")]).repeats == 2
     assert append_results(again, results(again), [("read", "other")]).repeats == 1
     assert append_results(again, results(again), []).repeats == 0
+    assert append_results(again, results(again), [("look", "new"), ("read", "1")]).repeats == 2
+    assert append_results(again, results(again), [("look", "new"), ("look", "new")]).repeats == 1
 
 
 @pytest.mark.parametrize("goes_to_user", [(True, True), (True, False), (False, True)])

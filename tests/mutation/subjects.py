@@ -12,13 +12,16 @@ _AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
 _LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
 
 TESTS: dict[str, Sequence[str]] = {
-    "loop.step": ("tests/loop/test_step.py", "tests/loop/test_step_edges.py"),
+    "loop.step": tuple(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "step_endings")),
     "decide": ("tests/decide", *_AGENT, "tests/loop/test_patterns.py"),
+    "decide.shell_globs": ("tests/decide/test_shell_globs.py", "tests/decide/test_rule_spellings.py"),
+    "decide.shell_reach": ("tests/decide/test_shell_reach.py", "tests/decide/test_rule_spellings.py"),
+    "decide.shell_syntax": ("tests/decide/test_shell_syntax.py", "tests/decide/test_shell.py"),
     "record.ledger": ("tests/record/test_ledger.py",),
     "record.lock_queue": ("tests/record/test_lock_queue.py",),
     "record.reserving": ("tests/record/test_reserving.py",),
     "record.lease_rows": ("tests/record/test_lease_rows.py",),
-    "record.owners": ("tests/loop/test_liveness.py", "tests/record/test_lease_rows.py"),
+    "record.owners": ("tests/record/test_owner_files.py",),
     "record": ("tests/record",),
     "hub.calls": _HUB_PARTS,
     "hub.slots": _HUB_PARTS,
@@ -26,6 +29,15 @@ TESTS: dict[str, Sequence[str]] = {
     "hub.resuming": _HUB_PARTS,
     "hub.judging": (*_HUB_PARTS, "tests/loop/test_judging_parts.py"),
     "hub.event_hub": (*_HUB_PARTS, "tests/loop/test_event_hub.py"),
+    "hub.detached": ("tests/loop/test_detached_calls.py",),
+    "hub.shown_output": ("tests/loop/test_detached_calls.py",),
+    "hub.submitting": ("tests/loop/test_submitted_results.py",),
+    "hub.services": (*_HUB_PARTS, "tests/loop/test_judging_parts.py"),
+    "hub.allowance": ("tests/loop/test_budgets.py",),
+    "hub.approvals": ("tests/loop/test_approvals.py", "tests/loop/test_patterns.py"),
+    "hub.provenance": ("tests/loop/test_taint_in_files.py",),
+    "hub.results": ("tests/deliver/test_results.py", "tests/envelope/test_results_in_envelopes.py"),
+    "hub.shared_locks": ("tests/loop/test_shared_locks.py",),
     "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
 }
 """The tests for a module, or for all modules of a package that are not named by themselves."""

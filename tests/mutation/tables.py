@@ -42,8 +42,9 @@ class Figure:
 
     @property
     def percent(self) -> float:
-        """How many of the mutants that are not explained were killed."""
-        return 100 * self.killed / max(self.mutants - self.explained, 1)
+        """How many of the mutants that are not explained were killed. A module without functions has none."""
+        counted = self.mutants - self.explained
+        return 100 * self.killed / counted if counted else 100.0
 
 
 def survivors(path: Path = SURVIVORS) -> list[Survivor]:

@@ -105,6 +105,7 @@ def test_figures_of_a_run_take_the_place_of_those_of_an_earlier_one(tmp_path: Pa
 
     assert tables.figures(path) == [tables.Figure("a", 10, 9, 0), tables.Figure("b", 20, 18, 1)]
     assert [f"{one.percent:.1f}" for one in tables.figures(path)] == ["90.0", "94.7"]
+    assert tables.Figure("only_names", 0, 0, 0).percent == 100
 
 
 @pytest.mark.parametrize("figure", tables.figures(), ids=lambda figure: figure.module)

@@ -10,7 +10,7 @@ import pytest
 
 from toolwire.errors import StoreUnavailable
 from toolwire.record import schema
-from toolwire.record.lease_rows import LeaseRows
+from toolwire.record.lease_rows import LeaseRows, suspended_too
 from toolwire.record.owners import Owners
 from toolwire.testing import FrozenClock
 
@@ -116,10 +116,18 @@ def test_the_row_is_written_once_and_again_only_when_the_lease_has_run_out_here(
     elapsed.advance(LEASE_S)
     joined(one, database)
     assert (database.writes.acquire(blocking=False), database.writes.acquire(blocking=False)) == (True, False)
+    one.rolled_back()  # which the row outlasts, as it was committed before
+    joined(one, database)
+    assert not database.writes.acquire(blocking=False)
     elapsed.advance(0.01)
     joined(one, database)
     assert database.writes.acquire(blocking=False)
     assert one.lapses == 1
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("toolwire-store"))
+
+
+def test_the_clock_of_a_lease_goes_forward() -> None:
+    assert 0 < suspended_too() <= suspended_too()
 
 
 def test_an_owner_counts_each_lapse_of_its_lease_once(database: Database, lease: Lease, elapsed: FrozenClock) -> None:
