@@ -92,7 +92,7 @@ def test_filters_are_facets_of_a_project() -> None:
     ):
         assert not fits(wrong, private)
     assert fits(RecordQuery(reader="ann"), private)
-    assert fits(RecordQuery(reader="bob", without_pii=True), NOTE)
+    assert fits(RecordQuery(reader="bob", without_sensitive=True), NOTE)
 
 
 def test_a_text_cannot_spell_a_facet() -> None:

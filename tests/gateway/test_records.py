@@ -394,6 +394,17 @@ async def test_T294_a_record_whose_uses_are_counted_is_shown_by_no_way_that_does
     assert told(await ben.get(place)) == (404, "record_not_found")
 
 
+async def test_T306_what_is_used_up_by_reading_is_not_found_by_the_words_it_holds(gateway: Gateway) -> None:
+    """Whoever is told that a record has a word has read that word."""
+    once = await gateway.created(title="Once", context={"word": "xyzzy"}, ttl={"type": "usage", "uses": 1})
+    often = await gateway.created(title="Often", context={"word": "xyzzy"})
+    for way in ("?text=xyzzy", "/search?q=xyzzy"):
+        found = {one["id"] for one in (await gateway["BEN"].get(f"{RECORDS}{way}")).json()["data"]}
+        assert found == {often["id"]}
+    by_title = (await gateway["BEN"].get(f"{RECORDS}?text=once")).json()["data"]
+    assert [one["id"] for one in by_title] == [once["id"]]
+
+
 async def test_T294_control_its_author_sees_what_it_wrote_and_may_change_how_often_it_is_used(gateway: Gateway) -> None:
     made = await gateway.created(context={"word": "xyzzy"}, ttl={"type": "usage", "uses": 1})
     place, ann = f"{RECORDS}/{made['id']}", gateway["ANN"]

@@ -306,7 +306,7 @@ LISTS: Sequence[tuple[dict[str, Any], str]] = (
     ({"reader": "ann"}, "dbae"),
     ({"reader": "bob", "all_tags": ("y",)}, "ca"),
     ({"public_only": True}, "d"),
-    ({"without_pii": True}, "dcba"),
+    ({"without_sensitive": True}, "dcba"),
     ({"without_schemas": ("task.v1",)}, "dcae"),
     ({"without_schemas": ("task.v1", "note.v1")}, ""),
     ({"without_schemas": ("note.v1", HOSTILE), "all_tags": ("x",), "reader": "ann"}, "b"),
@@ -322,6 +322,13 @@ LISTS: Sequence[tuple[dict[str, Any], str]] = (
     ({"all_tags": ("x", "x\x00")}, ""),
     ({"schema_name": HOSTILE, "any_tags": (HOSTILE,), "text": HOSTILE, "created_by": HOSTILE}, ""),
 )
+
+
+async def test_T305_control_lists_for_models_have_neither_secrets_nor_personal_data(store: Store) -> None:
+    for name, sensitivity in zip("abc", Sensitivity, strict=True):
+        await store.create_record(a_record(name, sensitivity=sensitivity, tags=("x",)))
+    assert await listed(store, without_sensitive=True) == ["a"]
+    assert await listed(store, without_sensitive=True, all_tags=("x",)) == ["a"]
 
 
 @pytest.mark.parametrize("tried", [record_lists.MOST_TRIED, 1])

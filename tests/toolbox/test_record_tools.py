@@ -393,6 +393,16 @@ async def test_models_find_no_secrets_no_personal_data_and_nothing_private_of_ot
     assert [one.structured["count"] for one in results[-3:]] == [0, 0, 0]
 
 
+async def test_T305_a_secret_takes_no_place_among_what_a_model_finds(world: World) -> None:
+    """A list that is shorter than it was asked for would tell that there is a secret, by each tag and each type."""
+    note = await world.note(tags=("x",))
+    await world.note(Caller("ada", Role.ADMIN), schema_name="tool.config.v1", tags=("x",))
+    await world.note(sensitivity=Sensitivity.SECRET, tags=("x",))
+    for asked in ({"tags": ["x"]}, {"tags": ["x"], "query": "Old"}):
+        [found] = await world.ask(call("breadcrumb-search", nn=1, **asked))
+        assert [one["id"] for one in found.structured["breadcrumbs"]] == [note]
+
+
 async def test_a_model_finds_the_results_of_its_own_session_by_their_words(world: World) -> None:
     await world.ask(call("breadcrumb-create", **NOTE), thread="other")
     _, found = await world.ask(

@@ -129,7 +129,7 @@ class HybridSearch:
         """
         if not words:
             return []
-        match, loose = match_of(query, project), match_of(replace(query, reader=None, without_pii=False), project)
+        match, loose = match_of(query, project), match_of(replace(query, reader=None, without_sensitive=False), project)
         found = await self._with_words(words, loose, query)
         fitting = await self._store.fitting_records(found, query, project=project)
         if match != loose and len(fitting) < len(found) // 2:
@@ -231,7 +231,7 @@ class HybridSearch:
 
 def _narrows(query: RecordQuery) -> bool:
     """Whether the query asks for more than what its caller may see, and when it was created."""
-    return replace(query, since=None, until=None, reader=None, without_pii=False) != RecordQuery()
+    return replace(query, since=None, until=None, reader=None, without_sensitive=False) != RecordQuery()
 
 
 def _numbers_of(query: RecordQuery) -> tuple[int | None, int | None]:

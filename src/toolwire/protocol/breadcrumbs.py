@@ -86,7 +86,8 @@ class RecordQuery:
 
     `text` are words that all stand in title, tags or context. Without a reader, private records of all authors are
     found: only for the runtime itself. Readers with read-only access see `public_only`, and models see records
-    `without_pii`. Records were created at `since` or later, and before `until`; none is of a type in `without_schemas`.
+    `without_sensitive` ones: neither personal data nor secrets. Records were created at `since` or later, and before
+    `until`; none is of a type in `without_schemas`.
     """
 
     schema_name: str = ""
@@ -98,7 +99,7 @@ class RecordQuery:
     until: float | None = None
     reader: str | None = None
     public_only: bool = False
-    without_pii: bool = False
+    without_sensitive: bool = False
     without_schemas: tuple[str, ...] = ()
 
 

@@ -128,8 +128,8 @@ def _with_conditions(statement: str, query: RecordQuery) -> tuple[str, list[obje
         said.append((" AND (visibility <> 'private' OR created_by = ?)", [column(query.reader)]))
     if query.public_only:
         said.append((" AND visibility = 'public'", []))
-    if query.without_pii:
-        said.append((" AND sensitivity <> 'pii'", []))
+    if query.without_sensitive:
+        said.append((" AND sensitivity = 'normal'", []))
     if left_out := list(filter(record_rules.is_name, query.without_schemas)):
         said.append((f" AND schema_name NOT IN ({', '.join('?' * len(left_out))})", left_out))
     if query.since is not None:
@@ -160,7 +160,7 @@ def _candidates(connection: sqlite3.Connection, query: RecordQuery, before: int 
     best = indexes[0] if len(indexes) == 1 else min(indexes, key=partial(_density, connection, span))
     streams = [_stream(connection, sql, given, span) for sql, given in best.asked]
     newest = (number for number, _ in groupby(streams[0] if len(streams) == 1 else merge(*streams, reverse=True)))
-    if len(indexes) == 1 and not (query.public_only or query.without_pii or query.reader is not None):
+    if len(indexes) == 1 and not (query.public_only or query.without_sensitive or query.reader is not None):
         yield from newest
         return
     last = span.last

@@ -304,4 +304,4 @@ def may_be_shown(record: Record, query: RecordQuery) -> bool:
         return False
     if query.public_only and record.visibility is not Visibility.PUBLIC:
         return False
-    return not (query.without_pii and record.sensitivity is Sensitivity.PII)
+    return not (query.without_sensitive and record.sensitivity is not Sensitivity.NORMAL)

@@ -39,7 +39,7 @@ def visible_to(query: RecordQuery, caller: Caller) -> RecordQuery:
         query,
         reader=caller.author,
         public_only=query.public_only or caller.role is Role.READER,
-        without_pii=query.without_pii or caller.role is Role.MODEL,
+        without_sensitive=query.without_sensitive or caller.role is Role.MODEL,
     )
 
 

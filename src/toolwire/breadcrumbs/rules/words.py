@@ -34,6 +34,7 @@ TITLE_END = "|"
 """Stands behind the words of the title, in the line of words that is kept; it is no word itself."""
 
 _FACET = "§"
+_NORMAL = "not pii"  # as it stands in the indexes of stores: under another name, none of their records would be found
 _STRIPPED = lazy_pattern("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
 _HUMP = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # Scripts that are written without spaces: Thai to Burmese, Khmer, kana, Han.
@@ -78,13 +79,14 @@ def search_words(text: str) -> tuple[str, ...]:
 def record_words(record: Record) -> str:
     """The line of words that a store keeps: those of the title, a mark, other words, and the facets.
 
-    Content that is personal or secret is not indexed, its title and tags included.
+    Content that is personal or secret is not indexed, its title and tags included. Where uses are counted, the context
+    is not: finding a record by a word says that it has that word, and is no use.
     """
     facets = tuple(_facets(record))
     if not is_found(record):
         return " ".join((TITLE_END, *facets))
     title = dict.fromkeys(_words_kept(record.title[:MOST_TEXT]))
-    texts = _bounded(chain(record.tags, _texts(record.context, keys=True)), MOST_TEXT)
+    texts = _bounded(chain(record.tags, _texts(_found_by(record), keys=True)), MOST_TEXT)
     others = dict.fromkeys(word for text in texts for word in _words_kept(text) if word not in title)
     return " ".join((*islice(title, MOST_WORDS), TITLE_END, *islice(others, MOST_WORDS), *facets))
 
@@ -96,7 +98,11 @@ def is_found(record: Record) -> bool:
 
 def record_text(record: Record, most: int) -> str:
     """The beginning of what a record says, for an embedding: title, values and tags."""
-    return "\n".join(_bounded(chain([record.title], _texts(record.context, keys=False), record.tags), most))
+    return "\n".join(_bounded(chain([record.title], _texts(_found_by(record), keys=False), record.tags), most))
+
+
+def _found_by(record: Record) -> Mapping[str, Any]:
+    return record.context if record.uses_left is None else {}
 
 
 def match_of(query: RecordQuery, project: str) -> WordMatch:
@@ -105,7 +111,7 @@ def match_of(query: RecordQuery, project: str) -> WordMatch:
     every = [_facet(project, "tag", tag) for tag in query.all_tags]
     every += [_facet(project, "schema", query.schema_name)] if query.schema_name else []
     every += [_facet(project, "author", query.created_by)] if query.created_by else []
-    every += [_facet(project, "not pii")] if query.without_pii else []
+    every += [_facet(project, _NORMAL)] if query.without_sensitive else []
     groups = [tuple(_facet(project, "tag", tag) for tag in query.any_tags)] if query.any_tags else []
     if query.public_only:
         every.append(_facet(project, "public"))
@@ -141,8 +147,8 @@ def _facets(record: Record) -> Iterator[str]:
         yield _facet(record.project, "shared")
     if record.visibility is Visibility.PUBLIC:
         yield _facet(record.project, "public")
-    if record.sensitivity is not Sensitivity.PII:
-        yield _facet(record.project, "not pii")
+    if record.sensitivity is Sensitivity.NORMAL:
+        yield _facet(record.project, _NORMAL)
     for tag in dict.fromkeys(record.tags):
         yield _facet(record.project, "tag", tag)
 
