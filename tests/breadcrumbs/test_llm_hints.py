@@ -11,6 +11,7 @@ import pytest
 import wordllama
 from tokenizers import Tokenizer
 
+from toolwire.breadcrumbs import hint_process
 from toolwire.breadcrumbs.hint_process import HintProcess
 from toolwire.breadcrumbs.rules.hints.reading import read_hints
 from toolwire.errors import InvalidRecord
@@ -200,6 +201,43 @@ async def test_hints_that_took_too_long_are_not_tried_again(process: HintProcess
     worker = process._worker._process  # the process that it was tried in has ended
     assert (await process.view(CONTEXT, hints)) == first
     assert worker is process._worker._process is None
+
+
+async def test_T301_views_are_made_once_so_that_slow_ones_do_not_hold_up_every_search(process: HintProcess) -> None:
+    """Each takes a part of a second at most, and a search may find fifty of them each time."""
+    hints = one("jq", "[last(range(1e4)), .]")
+    first = [await process.view({"n": number}, hints) for number in range(3)]
+    first[0].context["x"].clear()  # what a caller does with a view stays with that caller
+    process.close()
+    again = [await process.view({"n": number}, hints) for number in range(3)]
+    assert [view.context for view in again] == [{"x": [9_999, {"n": number}]} for number in range(3)]
+    assert process._worker._process is None, "nothing was evaluated again"
+
+
+async def test_T301_control_another_context_or_other_hints_make_another_view(process: HintProcess) -> None:
+    for number in range(2):
+        assert (await process.view({"n": number}, one("jq", ".n"))).context == {"x": number}
+    assert (await process.view({"n": 0}, one("jq", ".n + 1"))).context == {"x": 1}
+
+
+async def test_T301_views_that_are_remembered_have_a_limit(
+    process: HintProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hint_process, "MOST_VIEW_BYTES", 100)
+    for number in range(20):
+        assert (await process.view({"n": number}, one("jq", ".n"))).context == {"x": number}
+    assert 0 < sum(len(view) for _, view in process._made.values()) == process._made_bytes <= 100
+
+
+async def test_T301_control_a_program_that_asks_for_the_time_is_told_it_after_a_while() -> None:
+    passed = [0.0]
+    timed = hint_process.HintProcess(lambda: passed[0])
+    first = await timed.view({}, one("jq", "now"))
+    passed[0] = hint_process.FRESH_S - 1
+    assert await timed.view({}, one("jq", "now")) == first
+    passed[0] = hint_process.FRESH_S
+    assert await timed.view({}, one("jq", "now")) != first
+    timed.close()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
@@ -33,6 +33,11 @@ WAIT_S = 20.0
 machine on which it gets none."""
 MOST_FAILURES = 4_096
 """More than one would make by hand: each that is forgotten costs its limit again, and views wait for each other."""
+MOST_VIEW_BYTES = 8 * 2**20
+"""Views that are remembered, the last ones: fifty that take nearly their limit would hold up every search that finds
+them, and with it all other views."""
+FRESH_S = 600.0
+"""For so long a view is remembered: a jq program may ask for the time."""
 LARGEST_ANSWER = 4 * 2**20
 
 _TOO_LONG = "they take too long"
@@ -51,16 +56,19 @@ class LlmView:
 class HintProcess:
     """Makes views, and keeps the process that evaluates engines. Can be used from any thread; `close` ends the process.
 
-    A view that failed is not tried again for the same context and hints: one record costs its limit once, not each time
-    that it is listed.
+    A view is not made again for the same context and hints, and one that failed is not tried again: one record costs
+    its limit once, not each time that it is listed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._worker = _LimitedProcess()
         # Of its own, since those who wait for slow hints would otherwise hold the threads that all others share.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="llm-hints")
         self._failed: OrderedDict[bytes, str] = OrderedDict()
+        self._made: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
+        self._made_bytes = 0
         weakref.finalize(self, self._worker.end)
 
     async def view(self, context: Mapping[str, Any], llm_hints: object) -> LlmView:
@@ -91,15 +99,27 @@ class HintProcess:
         with self._lock:
             if (known := self._failed.get(key)) is not None:
                 raise InvalidRecord(known)
+            if (made := self._made.get(key)) is not None and self._monotonic() - made[0] < FRESH_S:
+                return json.loads(made[1])
             answer = self._worker.ask(request + b"\n")
             if (wrong := answer.get("wrong")) is None:
-                if as_bytes(answer["view"]) is not None:
+                if (view := as_bytes(answer["view"])) is not None:
+                    self._remember(key, view)
                     return answer["view"]
                 wrong = "they make a value that cannot be sent as JSON, such as a number of more than 64 bits"
             self._failed[key] = wrong
             if len(self._failed) > MOST_FAILURES:
                 self._failed.popitem(last=False)
             raise InvalidRecord(wrong)
+
+
+    def _remember(self, key: bytes, view: bytes) -> None:
+        _, stale = self._made.pop(key, (0.0, b""))
+        self._made[key] = self._monotonic(), view
+        self._made_bytes += len(view) - len(stale)
+        while self._made_bytes > MOST_VIEW_BYTES:
+            _, (_, oldest) = self._made.popitem(last=False)
+            self._made_bytes -= len(oldest)
 
 
 class _LimitedProcess:
