@@ -112,7 +112,6 @@ class HintProcess:
                 self._failed.popitem(last=False)
             raise InvalidRecord(wrong)
 
-
     def _remember(self, key: bytes, view: bytes) -> None:
         _, stale = self._made.pop(key, (0.0, b""))
         self._made[key] = self._monotonic(), view
