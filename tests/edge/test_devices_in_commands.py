@@ -185,3 +185,16 @@ def test_what_only_the_grant_allows_is_asked_before_the_device_hears_of_it(stage
 
     assert (ran.code, ran.json["answer"]) == (Exit.DONE, "45.6 °C"), ran.err
     assert sum(pi.runs.values()) == 1
+
+
+def test_an_mqtt_broker_needs_the_extra_for_devices_and_no_other(stage: Stage, pi: SimulatedDevice) -> None:
+    hidden = stage.folder / "hidden" / "nats"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'nats'\", name='nats')")
+
+    listed = stage.run("edge", "list", PYTHONPATH=str(hidden.parent))
+    stage.settings('[edge]\nurl = "nats://127.0.0.1:9"\n')
+    over_nats = stage.run("edge", "list", PYTHONPATH=str(hidden.parent))
+
+    assert (listed.code, "read_temperature" in listed.out) == (0, True), listed.err
+    assert (over_nats.code, "pip install 'toolwire[edge,nats]'" in over_nats.err) == (Exit.USAGE, True), over_nats.err

@@ -11,15 +11,15 @@ import secrets
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from toolwire.assemble.project import ProjectFolder
-from toolwire.bus.nats_connection import NatsServers
 from toolwire.edge.keys import PrivateKey, PublicKey, PublicKeys
 from toolwire.edge.link import MqttBroker, MqttLink, client_tls
 from toolwire.edge.link_contract import Link, OnConnect, Receive
-from toolwire.edge.nats_link import NatsLink
 from toolwire.edge.orchestrator import routing
 from toolwire.edge.orchestrator.client import DeviceClient
 from toolwire.edge.orchestrator.connection import DeviceConnection
@@ -29,6 +29,7 @@ from toolwire.edge.orchestrator.placements import Placements, StoredPlacements
 from toolwire.edge.orchestrator.presence import Device, DeviceRegistry, Presence
 from toolwire.edge.orchestrator.unexpected import UnexpectedReports
 from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
 from toolwire.protocol.tools import Tier, Tool
 from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
@@ -36,6 +37,14 @@ from toolwire.toolbox.agents.workers import DeviceView
 from toolwire.toolbox.user.canvas import Node
 from toolwire.wire.mqtt.signing import Verifier
 from toolwire.wire.mqtt.topics import Topics
+
+if TYPE_CHECKING:
+    from toolwire.bus import nats_connection
+    from toolwire.edge import nats_link
+else:
+    # Loaded where devices are reached over NATS: with an MQTT broker its client library need not be installed.
+    nats_connection = lazy_module("toolwire.bus.nats_connection")
+    nats_link = lazy_module("toolwire.edge.nats_link")
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "nats": 4222, "tls": 4222}
 _LARGEST_FILE = 64 * 1024
@@ -182,16 +191,25 @@ def _link_opener(project: ProjectFolder) -> Callable[
     parts = urlsplit(chosen.url or "")
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     password, tls = _password(project), _tls(project, is_secure=parts.scheme in ("mqtts", "tls"))
+    if parts.scheme in ("nats", "tls"):
+        try:
+            servers = nats_connection.NatsServers((chosen.url or "",), chosen.user or "", password, tls=tls)
+        except ImportError as missing:
+            raise SettingsError(f"devices over NATS need extras: pip install 'toolwire[edge,nats]' ({missing})") from None
+        return partial(_open_nats_link, servers)
 
     def open_link(receive: Receive, filters: Iterable[str], on_connect: OnConnect) -> AbstractAsyncContextManager[Link]:
-        if parts.scheme in ("nats", "tls"):
-            servers = NatsServers((chosen.url or "",), chosen.user or "", password, tls=tls)
-            return NatsLink(servers, receive, filters=filters, on_connect=on_connect, name="toolwire devices")
         name = f"toolwire-{secrets.token_hex(6)}"
         broker = MqttBroker(host, name, port, chosen.user or "", password, tls, clean=True)
         return MqttLink(broker, receive, filters=filters, on_connect=on_connect)
 
     return open_link
+
+
+def _open_nats_link(
+    servers: "nats_connection.NatsServers", receive: Receive, filters: Iterable[str], on_connect: OnConnect
+) -> AbstractAsyncContextManager[Link]:
+    return nats_link.NatsLink(servers, receive, filters=filters, on_connect=on_connect, name="toolwire devices")
 
 
 def _limits(project: ProjectFolder, name: str) -> DeviceLimits:

@@ -72,7 +72,7 @@ def _read_yaml(text: str, file: str) -> Any:
         yaml: Any = importlib.import_module("yaml")
     except ImportError:
         raise DefinitionError(
-            f"{file} is YAML; install toolwire[yaml] to read it, or write it as TOML or JSON"
+            f"{file}: reading YAML needs an extra: pip install 'toolwire[yaml]'; or write it as TOML or JSON"
         ) from None
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
