@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.gateway.record_gateway import NOTE, RECORDS, Gateway, gateway_for, told
-from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
+from toolwire.breadcrumbs.rules.callers import Caller, Role
 from toolwire.breadcrumbs.sealing import KeyFile, Sealer
-from toolwire.errors import NotFound, NotPermitted, SettingsError
+from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.breadcrumbs import RecordQuery, Sensitivity
+from toolwire.protocol.context import Context
 from toolwire.protocol.values import replace
 
 KEY = "sk-9f8e7d6c5b4a"
@@ -21,7 +22,7 @@ CONFIG: dict[str, Any] = {
     "schema_name": "tool.config.v1",
     "title": "Keys of openrouter",
     "tags": ["tool:openrouter"],
-    "context": {"tools": ["openrouter"], "config": {"apiKey": KEY, "defaultModel": "small"}},
+    "context": {"tools": ["openrouter"], "agents": ["cli"], "config": {"apiKey": KEY, "defaultModel": "small"}},
 }
 
 
@@ -35,6 +36,11 @@ async def configured(gateway: Gateway) -> str:
     made = await gateway["ADA"].post(RECORDS, json=CONFIG, headers={"idempotency-key": "config"})
     assert made.status_code == 201, made.text
     return str(made.json()["id"])
+
+
+async def opened(gateway: Gateway, config_id: str, *, tool: str = "openrouter", agent: str = "cli") -> Any:
+    """What the executor of a tool is given of a configuration."""
+    return await gateway.service.open_config(config_id, tool, Context(agent=agent))
 
 
 async def everything(gateway: Gateway) -> str:
@@ -82,19 +88,19 @@ async def test_T234_control_the_executor_of_a_tool_reads_the_secret(gateway: Gat
     await gateway["ADA"].patch(
         f"{RECORDS}/{config_id}", json={"context": {"config": {"temperature": 0}}}, headers={"if-match": "1"}
     )
-    opened = await gateway.service.secrets_of(config_id, RUNTIME, tool="openrouter")
-    assert opened == {
-        "tools": ["openrouter"], "config": {"apiKey": KEY, "defaultModel": "small", "temperature": 0},
-    }  # fmt: skip
+    given = await opened(gateway, config_id)
+    assert given == {"apiKey": KEY, "defaultModel": "small", "temperature": 0}
     row = (await gateway.store.audit_log(project="acme"))[-1]
     assert (row.event, row.tool, row.detail["record"]) == ("record_secret_used", "openrouter", config_id)
 
 
-@pytest.mark.parametrize("role", [role for role in Role if role is not Role.RUNTIME])
-async def test_T234_no_other_caller_opens_a_secret(gateway: Gateway, role: Role) -> None:
+@pytest.mark.parametrize(("tool", "agent"), [("openrouter", "other"), ("venice", "cli"), ("openrouter", "")])
+async def test_T234_no_other_tool_or_agent_opens_a_secret(gateway: Gateway, tool: str, agent: str) -> None:
     config_id = await configured(gateway)
-    with pytest.raises(NotPermitted):
-        await gateway.service.secrets_of(config_id, Caller("ADA", role), tool="openrouter")
+    with pytest.raises(NotFound, match="does not exist, or this call may not use it"):
+        await opened(gateway, config_id, tool=tool, agent=agent)
+    row = (await gateway.store.audit_log(project="acme"))[-1]
+    assert (row.event, row.status, row.tool, row.agent) == ("record_refused", "denied", tool, agent)
 
 
 async def test_a_secret_note_is_sealed_too_and_is_no_configuration(gateway: Gateway) -> None:
@@ -102,7 +108,7 @@ async def test_a_secret_note_is_sealed_too_and_is_no_configuration(gateway: Gate
     assert (made["context"], made["is_sealed"]) == ({}, True)
     assert KEY not in await everything(gateway)
     with pytest.raises(NotFound):
-        await gateway.service.secrets_of(made["id"], RUNTIME, tool="openrouter")
+        await opened(gateway, made["id"])
 
 
 async def test_a_repeated_request_for_a_secret_is_known_as_one(gateway: Gateway) -> None:
@@ -133,32 +139,39 @@ async def test_the_key_file_is_readable_by_its_owner_alone(gateway: Gateway) -> 
     assert stat.S_IMODE(gateway.keys.path.stat().st_mode) == 0o600
 
 
-async def test_a_missing_key_is_told_with_what_to_do_and_other_records_stay_usable(gateway: Gateway) -> None:
+async def test_a_missing_key_is_told_with_what_to_do_and_other_records_stay_usable(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
     config_id = await configured(gateway)
     kept = gateway.keys.path.read_bytes()
     gateway.keys.path.unlink()
-    with pytest.raises(SettingsError, match=r"restore that file, or write the secret anew"):
-        await gateway.service.secrets_of(config_id, RUNTIME, tool="openrouter")
+    with pytest.raises(NotFound):
+        await opened(gateway, config_id)
+    assert "restore that file, or write the secret anew" in caplog.text
     patch = await gateway["ADA"].patch(f"{RECORDS}/{config_id}", json={"title": "A"}, headers={"if-match": "1"})
     assert told(patch) == (503, "records_unavailable")
     assert (await gateway["ADA"].get(f"{RECORDS}/{config_id}")).status_code == 200
     assert (await gateway["ANN"].post(RECORDS, json=NOTE)).status_code == 201
 
     gateway.keys.path.write_bytes(base64.b64encode(os.urandom(64)) + b"\n" + kept)  # rotated: the old key still opens
-    assert (await gateway.service.secrets_of(config_id, RUNTIME, tool="openrouter"))["config"]["apiKey"] == KEY
+    assert (await opened(gateway, config_id))["apiKey"] == KEY
     gateway.keys.path.write_bytes(b"nonsense\n")
-    with pytest.raises(SettingsError, match="does not hold keys"):
-        await gateway.service.secrets_of(config_id, RUNTIME, tool="openrouter")
+    with pytest.raises(NotFound):
+        await opened(gateway, config_id)
+    assert "does not hold keys" in caplog.text
 
 
-async def test_T235_a_sealed_context_opens_in_no_other_record_or_project(gateway: Gateway) -> None:
+async def test_T235_a_sealed_context_opens_in_no_other_record_or_project(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
     """Who can write to the database, and has no key, cannot give a tool the secret of another one."""
     config_id = await configured(gateway)
     sealed = await gateway.store.record(config_id, project="acme")
     other = replace(sealed, id="other")
     await gateway.store.create_record(other)
-    with pytest.raises(SettingsError, match="was changed in the store or belongs to another record"):
-        await gateway.service.secrets_of("other", RUNTIME, tool="openrouter")
+    with pytest.raises(NotFound):
+        await opened(gateway, "other")
+    assert "was changed in the store or belongs to another record" in caplog.text
     with pytest.raises(SettingsError, match="was changed"):
         Sealer(gateway.keys, "elsewhere").unseal(sealed.context, config_id)
     box = str(sealed.context["box"])

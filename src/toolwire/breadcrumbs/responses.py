@@ -60,8 +60,18 @@ def asks_for_responses(query: RecordQuery) -> bool:
     return any(wanted) or (bool(query.any_tags) and all(map(_is_response_tag, query.any_tags)))
 
 
+def asks_by_request(query: RecordQuery) -> bool:
+    """Whether such a list is about everything that answers a request: other records may have that tag, too."""
+    named = (*query.all_tags, *query.any_tags)
+    return not query.schema_name and _TAGS.keys().isdisjoint(query.all_tags) and any(map(_names_request, named))
+
+
+def _names_request(tag: str) -> bool:
+    return tag.startswith("request:")
+
+
 def _is_response_tag(tag: str) -> bool:
-    return tag in _TAGS or tag.startswith("request:")
+    return tag in _TAGS or _names_request(tag)
 
 
 class Responses:

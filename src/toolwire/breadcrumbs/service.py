@@ -3,7 +3,7 @@
     asked → checked (form, role, reserved type, definition) → sealed, where it is secret → kept, with its audit row
 
 The store keeps whatever it is given. Everything that must hold for records is held here, on the way in and on the way
-out: what a caller may not see is not found, and the context of a secret leaves by `secrets_of` alone. Results and
+out: what a caller may not see is not found, and the context of a secret leaves by `open_config` alone. Results and
 replies are read here as records too, and cannot be written.
 """
 
@@ -29,7 +29,7 @@ from toolwire.breadcrumbs.new_records import (
     require_known,
 )
 from toolwire.breadcrumbs.record_types import RecordType, RecordTypes, read_definition
-from toolwire.breadcrumbs.responses import Responses, TurnsAndCalls, asks_for_responses, is_response
+from toolwire.breadcrumbs.responses import Responses, TurnsAndCalls, asks_by_request, asks_for_responses, is_response
 from toolwire.breadcrumbs.rules.access import may_see, require_may_change, require_writer, visible_to
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.configs import is_bound, settings_of
@@ -278,13 +278,33 @@ class RecordService:
         query, limit = _checked_query(visible_to(query, caller)), max(1, min(limit, MOST_LISTED))
         if not (internal or query.schema_name or caller.role is Role.RUNTIME):
             query = replace(query, without_schemas=(*query.without_schemas, *INTERNAL_TYPES))
-        if asks_for_responses(query) and caller.role is Role.READER:
-            rows = list[Numbered[Record]]()  # none of them is public: no turn need be read to know that
-        elif asks_for_responses(query):
-            rows = await self._responses.listed(query, limit=limit, before=before, within=_session_of(caller))
-        else:
+        if not asks_for_responses(query):
             rows = await self._store.records(query, limit=limit, before=before, project=self.project)
+        elif asks_by_request(query):
+            rows = await self._answers(query, caller, limit=limit, before=before)
+        else:
+            rows = await self._listed_responses(query, caller, limit=limit, before=before)
         return [Numbered(row.cursor, _unused(row.value, caller)) for row in rows if may_see(row.value, caller)]
+
+    async def _answers(
+        self, query: RecordQuery, caller: Caller, *, limit: int, before: int | None
+    ) -> list[Numbered[Record]]:
+        """Results of calls, then other records. Their cursors count apart: even ones are of results, odd ones are not."""
+        rows, place = list[Numbered[Record]](), None if before is None else before // 2
+        if before is None or before % 2 == 0:
+            found = await self._listed_responses(query, caller, limit=limit, before=place)
+            rows, place = [Numbered(row.cursor * 2, row.value) for row in found], None
+        if len(rows) < limit:
+            others = await self._store.records(query, limit=limit - len(rows), before=place, project=self.project)
+            rows += [Numbered(row.cursor * 2 + 1, row.value) for row in others]
+        return rows
+
+    async def _listed_responses(
+        self, query: RecordQuery, caller: Caller, *, limit: int, before: int | None
+    ) -> list[Numbered[Record]]:
+        if caller.role is Role.READER:
+            return []  # none of them is public: no turn need be read to know that
+        return await self._responses.listed(query, limit=limit, before=before, within=_session_of(caller))
 
     async def history(
         self, record_id: str, caller: Caller, *, limit: int = 50, before: int | None = None
@@ -383,23 +403,6 @@ class RecordService:
     async def type_of(self, schema_name: str) -> RecordType | None:
         """What a definition says about a type; None for one that is not defined."""
         return await self._types.named(check_schema_name(schema_name))
-
-    async def secrets_of(self, config_id: str, caller: Caller, *, tool: str) -> Mapping[str, Any]:
-        """The opened context of a `tool.config.v1` record, for the executor of a tool. Each use is audited.
-
-        Raises `NotPermitted` for any caller but the runtime, `NotFound`, and `InvalidRecord` where it cannot be opened.
-        """
-        async with self._audit_refusal(caller, TOOL_CONFIG, config_id):
-            if caller.role is not Role.RUNTIME:
-                raise NotPermitted(
-                    "secrets are read by the executor of a tool that is bound to them, and by no one else"
-                )
-        record = await self._visible(config_id, caller)
-        if not is_config(record.schema_name):
-            raise NotFound(f"there is no configuration {config_id[:LONGEST_ID]!r}")
-        opened = self._sealer().unseal(record.context, record.id)
-        await self._store.audit([replace(self._audit_row("record_secret_used", record, caller), tool=tool)])
-        return opened
 
     async def open_config(self, config_id: str, tool: str, context: Context) -> Mapping[str, Any]:
         """What a configuration gives to a call of a tool, which must be bound to the tool and to the agent that calls.

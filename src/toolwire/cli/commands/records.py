@@ -70,7 +70,7 @@ def list_records(
             help="The next page: records before this cursor, which each row of --json has.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Also what toolwire keeps for its own work.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also what toolwire keeps for its own work.")] = False,
     home: Home = None,
     project: Project = "default",
     as_json: AsJson = False,
@@ -82,7 +82,7 @@ def list_records(
     none = list[Numbered[Record]]()
 
     async def read(service: RecordService, caller: Caller) -> list[Numbered[Record]]:
-        return await service.listed(query, caller, limit=limit, before=before, internal=every)
+        return await service.listed(query, caller, limit=limit, before=before, internal=internal)
 
     rows = _with_records(place, read, none)
     if as_json:
@@ -366,7 +366,7 @@ def _require_lasting(place: ProjectFolder) -> None:
 
 
 def _missing(record_id: str) -> NotFound:
-    return NotFound(f"there is no record {record_id[:200]!r}")
+    return NotFound(f"there is no record {record_id[:200]!r}; `toolwire records list` shows those that are there")
 
 
 def _filters(
