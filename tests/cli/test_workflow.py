@@ -43,6 +43,9 @@ def test_a_workflow_of_a_file_runs_with_types_conditions_and_inputs(inside: Insi
     report = inside("workflow", "run", "sum.yaml", "--input", "low=8", "--json").json
     assert report["results"]["tell"]["echo"] == "it is 13"
     assert report["errors"] == {}
+    misspelled = inside("workflow", "run", "sum.yaml", "--input", "lo=8")
+    assert (misspelled.code, misspelled.out) == (Exit.USAGE, "")
+    assert "--input lo: no step of sum.yaml uses it; its inputs are low" in misspelled.err
 
 
 def test_a_workflow_that_cannot_run_says_all_that_is_wrong_and_runs_nothing(painter: Inside, tmp_path: Path) -> None:

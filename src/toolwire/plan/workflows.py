@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from toolwire.plan.conditions import BadCondition, Condition, holds
-from toolwire.plan.references import LONGEST_INPUT, BadReference, Room, resolve
+from toolwire.plan.references import LONGEST_INPUT, BadReference, Room, find_references, resolve
 from toolwire.protocol.values import dataclass
 
 MOST_STEPS = 2_000
@@ -54,6 +54,14 @@ class Workflow:
 
     def step(self, step_id: str) -> WorkflowStep:
         return next(step for step in self.steps if step.id == step_id)
+
+    def uses_input(self, name: str) -> bool:
+        """Whether a step refers to this input, or to all of them."""
+        for step in self.steps:
+            used = (*find_references(step.input), *find_references(step.for_each), *(step.when.references if step.when else ()))
+            if any(one.name == INPUTS and (not one.path or str(one.path[0]) == name) for one in used):
+                return True
+        return False
 
     def most_rounds(self) -> int:
         """In so many rounds it has surely ended, with at least one call in each."""

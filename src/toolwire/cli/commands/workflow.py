@@ -164,15 +164,22 @@ def _read(file: str, inputs: Sequence[str] | None, place: ProjectFolder | None) 
         data = read_tables(read_bytes(file, LARGEST_FILE), file)
     except DefinitionError as wrong:
         raise SettingsError(str(wrong)) from None
-    given = data.get("inputs", {})
-    if inputs:
-        data["inputs"] = {**(given if isinstance(given, dict) else {}), **dict(map(_pair, inputs))}
+    declared = given if isinstance(given := data.get("inputs", {}), dict) else {}
+    replaced = dict(map(_pair, inputs or ()))
+    if replaced:
+        data["inputs"] = {**declared, **replaced}
     tools = None if place is None else toolbox_of(place).names
     try:
-        return data, read_workflow(data, tools)
+        read = read_workflow(data, tools)
     except BadWorkflow as wrong:
         faults = "\n".join(f"- {fault}" for fault in wrong.faults)
         raise SettingsError(f"{file} cannot be run:\n{faults}") from None
+    for name in replaced:
+        if name not in declared and not read.uses_input(name):
+            known = [*declared, *(one for one in replaced if one not in declared and read.uses_input(one))]
+            meant = f"its inputs are {', '.join(known)}" if known else "it has no inputs"
+            raise SettingsError(f"--input {name}: no step of {file} uses it; {meant}")
+    return data, read
 
 
 def _pair(text: str) -> tuple[str, Any]:
