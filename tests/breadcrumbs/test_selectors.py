@@ -116,6 +116,8 @@ def test_a_condition_compares_the_value_at_its_path(path: str, op: str, value: A
         ({"schema_name": "*"}, "is any schema"),
         ({"schema_name": "a*b"}, "only at the end"),
         ({"schema_name": 4}, "must be text"),
+        ({"schema_name": "Order.v1"}, "a name such as note.v1"),
+        ({"schema_name": "order v1.*"}, "a name such as note.v1"),
         ({"all": False}, "stands alone"),
         ({"all": True, "any_tags": ["a"]}, "stands alone"),
         ({"context_match": []}, "1 to 16 conditions"),

@@ -195,7 +195,9 @@ def _link_opener(project: ProjectFolder) -> Callable[
         try:
             servers = nats_connection.NatsServers((chosen.url or "",), chosen.user or "", password, tls=tls)
         except ImportError as missing:
-            raise SettingsError(f"devices over NATS need extras: pip install 'toolwire[edge,nats]' ({missing})") from None
+            raise SettingsError(
+                f"devices over NATS need extras: pip install 'toolwire[edge,nats]' ({missing})"
+            ) from None
         return partial(_open_nats_link, servers)
 
     def open_link(receive: Receive, filters: Iterable[str], on_connect: OnConnect) -> AbstractAsyncContextManager[Link]:

@@ -289,7 +289,7 @@ class RecordService:
     async def _answers(
         self, query: RecordQuery, caller: Caller, *, limit: int, before: int | None
     ) -> list[Numbered[Record]]:
-        """Results of calls, then other records. Their cursors count apart: even ones are of results, odd ones are not."""
+        """Results of calls, then other records. Cursors of the first are even, those of the others are odd."""
         rows, place = list[Numbered[Record]](), None if before is None else before // 2
         if before is None or before % 2 == 0:
             found = await self._listed_responses(query, caller, limit=limit, before=place)

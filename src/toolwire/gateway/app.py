@@ -203,6 +203,7 @@ def _no_route(request: Request, error: Exception) -> Response:
     """A path or method that is not served, in the client's dialect."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     served = "; ".join([*(f"POST {path}" for path in PATHS), "GET /v1/models"])
-    fault = Fault(status, "not_served", f"{request.method} {request.url.path[:80]} is not served here; {served} are")
+    where = f"{request.method} {request.url.path[:80]}"
+    fault = Fault(status, "not_served", f"{where} is not served here; {served} are. GET /openapi.json lists all routes")
     dialect = "anthropic" if "anthropic-version" in request.headers else "openai"
     return JSONResponse(error_body(fault, dialect), status)

@@ -58,7 +58,11 @@ class Workflow:
     def uses_input(self, name: str) -> bool:
         """Whether a step refers to this input, or to all of them."""
         for step in self.steps:
-            used = (*find_references(step.input), *find_references(step.for_each), *(step.when.references if step.when else ()))
+            used = (
+                *find_references(step.input),
+                *find_references(step.for_each),
+                *(step.when.references if step.when else ()),
+            )
             if any(one.name == INPUTS and (not one.path or str(one.path[0]) == name) for one in used):
                 return True
         return False

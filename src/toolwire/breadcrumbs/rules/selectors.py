@@ -25,6 +25,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
+from toolwire.breadcrumbs.rules.schemas import check_schema_name
 from toolwire.errors import InvalidRecord
 from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import Record
@@ -239,11 +240,12 @@ def _schema(given: Mapping[str, Any]) -> tuple[str, str]:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         raise InvalidRecord('schema_name must be text such as "tool.response.v1" or "tool.*"')
     if "*" not in name:
-        return name, ""
+        return check_schema_name(name), ""
     if name.index("*") != len(name) - 1:
         raise InvalidRecord('a star stands only at the end of schema_name, as in "tool.*"')
     if name == "*":
         raise InvalidRecord('schema_name "*" is any schema; leave it out, or write {"all": true} for every record')
+    check_schema_name(name[:-1].rstrip("._-"))
     return "", name[:-1]
 
 

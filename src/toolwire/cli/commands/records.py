@@ -296,7 +296,8 @@ def bootstrap(
         for one in loaded:
             about = one.error or f"{one.entry.new.schema_name} {one.entry.identity}"
             screen.tell(f"{one.outcome}: {about}", "red" if one.error else "green")
-        screen.tell(f"{len(loaded)} records{' (nothing was written)' if dry_run else ''}.", "dim")
+        count = "1 record" if len(loaded) == 1 else f"{len(loaded)} records"
+        screen.tell(f"{count}{' (nothing was written)' if dry_run else ''}.", "dim")
     return Exit.FAILED if any(one.error for one in loaded) else Exit.DONE
 
 

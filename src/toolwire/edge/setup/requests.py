@@ -162,7 +162,9 @@ def _read(data: bytes, source: str, kind: str, names: tuple[str, ...]) -> dict[s
     except ValueError:
         said = None
     if not isinstance(said, dict) or said.get("kind") != kind:
-        raise SettingsError(f"{source} is not what a {kind.split()[2]} for a device looks like; make it again")
+        raise SettingsError(
+            f"{source} is not the {kind.split()[2]} for a device that toolwire edge writes; make it again"
+        )
     if wrong := [name for name in names if not isinstance(said.get(name), str)]:
         raise SettingsError(f"{source}: {', '.join(wrong)} must be a text")
     return {name: said[name] for name in names}
