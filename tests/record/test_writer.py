@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from toolwire.errors import StoreUnavailable
+from toolwire.protocol.records import AuditRow
 from toolwire.record import schema
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.owners import Owners
@@ -169,7 +170,7 @@ async def test_what_is_handed_over_after_the_end_is_refused_in_words(store: Sqli
         await store.begin(a_turn())
 
 
-@pytest.mark.parametrize("number", [7, 8, 9, 32, 45, 73])
+@pytest.mark.parametrize("number", [7, 8, 9, 45, 64, 73])
 async def test_all_rows_of_calls_that_are_written_together_are_kept_in_order(tmp_path: Path, number: int) -> None:
     """Many rows go into one statement; how many there are makes no difference."""
     turns = [a_turn(f"turn-{place}") for place in range(number)]
@@ -192,6 +193,16 @@ async def test_all_rows_of_calls_that_are_written_together_are_kept_in_order(tmp
         assert (await store.audit_chain()).broken_at is None
         assert [tool.calls for tool in (await store.metrics())[0]] == [number]
         assert (await store.turn("turn-0")).calls == 1
+
+
+async def test_a_row_that_the_database_refuses_takes_none_with_it_of_those_in_its_statement(tmp_path: Path) -> None:
+    async with await SqliteStore.at(tmp_path / "home") as store:
+        rows = [AuditRow(float("nan") if place == 9 else NOW, f"event-{place}") for place in range(20)]
+        done = await asyncio.gather(*(store.audit([row]) for row in rows), return_exceptions=True)
+
+        assert [str(one).partition("(")[2] for one in done if one] == ["NOT NULL constraint failed: audit.at)"]
+        assert [row.event for row in await store.audit_log()] == [row.event for row in rows if row is not rows[9]]
+        assert (await store.audit_chain()).broken_at is None
 
 
 async def test_a_loop_does_not_stand_still_where_another_has_used_up_the_time() -> None:

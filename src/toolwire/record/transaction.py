@@ -18,7 +18,7 @@ from toolwire.record.rows import CallKey, Row, TurnKey, call_key, column, read_c
 from toolwire.record.tally import ToolTally
 
 MAX_KNOWN = 10_000
-_AT_ONCE = (32, 8)
+_AT_ONCE = (64, 8)
 _VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
 _TURN = "SELECT epoch, state, owner FROM turns WHERE project = ? AND id = ?"
@@ -358,6 +358,12 @@ def add_rows(connection: sqlite3.Connection, sql: str, rows: Sequence[Row]) -> N
 
 @lru_cache(maxsize=64)
 def _for_many(sql: str, many: int) -> str:
+    """The statement for many rows at once.
+
+    SQLite would copy every page that it changes, to take back the rows before one that fails. Whoever writes takes the
+    whole transaction back then, so that there is no need to.
+    """
+    sql = sql.replace("INSERT INTO", "INSERT OR FAIL INTO", 1)
     return _VALUES.sub(lambda found: f"VALUES {', '.join([found[1]] * many)}", sql, count=1)
 
 
