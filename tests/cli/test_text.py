@@ -67,3 +67,16 @@ def test_json_carries_half_a_surrogate_and_infinity() -> None:
 
 def test_json_carries_a_number_that_python_would_not_write() -> None:
     assert int(json.loads(encode_json(10**5000)), 16) == 10**5000
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_T307_json_is_the_same_and_holds_nothing_that_a_terminal_obeys_or_hides(value: dict[str, str]) -> None:
+    written = encode_json(value, indent=True)
+    assert json.loads(written) == value
+    assert clean(written.decode()) == written.decode()
+
+
+def test_T307_control_letters_and_pictures_are_written_as_they_are() -> None:
+    """Also those that are joined of several."""
+    assert encode_json(["é", "日本", "👩‍🚀"]) == '["é","日本","👩‍🚀"]'.encode()
+    assert encode_json("a\x9b31m\x7f\u202eb\U000e0041") == b'"a\\u009b31m\\u007f\\u202eb\\udb40\\udc41"'

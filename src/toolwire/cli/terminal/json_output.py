@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
+from toolwire.cli.terminal.text import clean_json
 from toolwire.protocol.calls import Image, Resource, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, ResultsMessage, UserMessage, untrusted_sources
 from toolwire.protocol.tools import Tool
@@ -17,13 +18,10 @@ _WIDEST_INTEGER = 13_000  # bits; Python writes no decimal number of more than 4
 
 
 def encode_json(value: Any, *, indent: bool = False) -> bytes:
-    """Strict JSON in UTF-8; escapes are used only for text that UTF-8 cannot carry."""
+    """Strict JSON in UTF-8, with escapes only for what UTF-8 cannot carry, and what a terminal would not just show."""
     tree = plain(value)
     spacing: dict[str, Any] = {"indent": 2} if indent else {"separators": (",", ":")}
-    try:
-        return json.dumps(tree, ensure_ascii=False, allow_nan=False, **spacing).encode()
-    except UnicodeEncodeError:
-        return json.dumps(tree, allow_nan=False, **spacing).encode()
+    return clean_json(json.dumps(tree, ensure_ascii=False, allow_nan=False, **spacing)).encode()
 
 
 def plain(value: Any, depth: int = 0) -> Any:

@@ -1,6 +1,8 @@
 """Foreign text made fit for a terminal: nothing in it can move the cursor, change colours or hide other text."""
 
+import json
 from collections.abc import Mapping
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -25,6 +27,17 @@ _FLAT = _NEUTRAL | {code: chr(0x2400 + code) for code in _KEPT}
 def clean(text: str) -> str:
     """The text with control characters shown as symbols; tabs and line ends stay."""
     return text.translate(_NEUTRAL)
+
+
+def clean_json(text: str) -> str:
+    """The same JSON, with what a terminal would obey, and what it does not show, as escapes."""
+    return text if text.isascii() and "\x7f" not in text else text.translate(_escapes())
+
+
+@cache
+def _escapes() -> dict[int, str]:
+    """What lies below the space, JSON escapes itself."""
+    return {code: json.dumps(chr(code))[1:-1] for code in _NEUTRAL if code > 0x7F} | {0x7F: "\\u007f"}
 
 
 def distinct(text: str) -> str:
