@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.bus.servers import NatsServer, running
-from tests.postgres_server import new_schema, shared_server
+from tests.postgres_server import shared_server
 from toolwire import Agent, Grant, Tier, tool
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
 from toolwire.bus.contract import Bus
@@ -216,7 +216,8 @@ async def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             bus = await closing.enter_async_context(InProcessBus())
         else:
             request.getfixturevalue("postgres")
-            server, schema = request.getfixturevalue("nats"), new_schema()
+            server = request.getfixturevalue("nats")
+            schema = closing.enter_context(shared_server().schemas.empty())
 
             async def open_store() -> SqliteStore:
                 return await PostgresStore.on(shared_server().url, tmp_path / "home", schema=schema)

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from tests.postgres_server import new_schema, shared_server
+from tests.postgres_server import shared_server
 from toolwire.record import schema
 from toolwire.record.contract import Store
 from toolwire.record.hrana import HranaConnection
@@ -51,7 +51,8 @@ def database_server(kind: str, folder: Path, request: pytest.FixtureRequest | No
     if kind == "postgres":
         if request is not None:
             request.getfixturevalue("postgres")
-        yield functools.partial(PostgresStore.on, shared_server().url, schema=new_schema())
+        with shared_server().schemas.empty() as schema:
+            yield functools.partial(PostgresStore.on, shared_server().url, schema=schema)
         return
     with libsql_server(folder) as url:
         yield functools.partial(LibsqlStore.on, url)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -318,3 +318,35 @@ async def test_what_was_used_is_counted_in_whole_numbers(postgres: PostgresServe
     async with opened(postgres.url, tmp_path, new_schema()) as store:
         await store.begin(a_turn())
         assert type((await store.spent("agent", NOW)).tokens) is int
+
+
+async def test_a_schema_that_is_used_again_by_tests_is_as_a_new_one(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Otherwise what one test has kept would be seen by the next."""
+
+    async def kept(schema: str) -> dict[str, Any]:
+        connection = await asyncio.to_thread(PgConnection, postgres.url, schema=schema)
+        try:
+            return await asyncio.to_thread(_all_rows, connection)
+        finally:
+            await asyncio.to_thread(connection.close)
+
+    fresh = new_schema()
+    async with opened(postgres.url, tmp_path / "fresh", fresh):
+        pass
+    with postgres.schemas.empty() as used:
+        async with opened(postgres.url, tmp_path / "used", used) as store:
+            await store.begin(a_turn())
+            assert (await kept(used))["turns"]
+    async with asyncio.timeout(30):
+        again = ""
+        while again != used:  # for a moment the server may not have noticed that all are gone
+            with postgres.schemas.empty() as again:
+                found = await kept(again) if again == used else {}
+
+    assert found == await kept(fresh)
+
+
+def _all_rows(connection: PgConnection) -> dict[str, Any]:
+    tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
+    rows: dict[str, Any] = {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in tables}
+    return {**rows, "commits": connection.execute("SELECT last_value FROM commits").fetchall()}
