@@ -1,7 +1,7 @@
 """The runner: asks `next_step` what a turn needs, does it, and folds the outcome back in until the turn is finished."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from time import perf_counter
@@ -44,7 +44,7 @@ from toolwire.protocol.values import constructor, dataclass, replace
 from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.wire.formats.tally import FormatTally, merge_tallies, tally
 
-_request, _digest_of = constructor(Request), attrgetter("card.args_digest")
+_request, _name_of = constructor(Request), attrgetter("name")
 
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
@@ -65,14 +65,15 @@ def fold(kept: KeptTurn, runtime: Runtime) -> Turn:
 
 
 def echoes(
-    calls: Sequence[ToolCall], digests: Iterable[str], results: Sequence[ToolResult], runtime: Runtime
+    calls: Sequence[ToolCall], digests: Sequence[str], results: Sequence[ToolResult], runtime: Runtime
 ) -> list[Echo]:
     """What was asked and what came of it, for calls that should make progress; polling tools are left out."""
     known = runtime.toolbox.get
     found: list[Echo] = []
-    for call, arguments, result in zip(calls, digests, results, strict=True):
+    for place, call in enumerate(calls):
         if (tool := known(call.name)) is None or not tool.polling:
-            found.append((arguments, call.name, result.status, result.text))
+            result = results[place]
+            found.append((digests[place], call.name, result.status, result.text))
     return found
 
 
@@ -82,7 +83,6 @@ class _Tally:
 
     began: float
     batches: int = 0
-    peak: int = 0
     saved_ms: float = 0.0
 
     def add_batch(self, results: Sequence[ToolResult], slots: Slots, wall_ms: float) -> None:
@@ -123,7 +123,7 @@ class Runner:
         self._names: frozenset[str] = frozenset()
         self._accepted: list[Accepted] = []
         self._writing: list[asyncio.Task[Any]] = []
-        self._slots: Slots | None = None
+        self._slots = Slots(0)
         self._told: tuple[int, tuple[Message, ...]] | None = None
         self._tally = _Tally(perf_counter())
         # Models behind an API say in which formats they are spoken to; others have none to compare.
@@ -137,8 +137,8 @@ class Runner:
         so that it can be resumed, and the exception passes through.
         """
         self._tools = self._offer(turn)
-        names = tuple(tool.name for tool in self._tools)
-        self._names = frozenset(names)
+        self._names = frozenset(map(_name_of, self._tools))
+        self._slots = Slots(turn.limits.parallel)
         required = turn.limits.must_end_with
         if required and turn.ending is None and not self._names.intersection(required):
             said = f"This turn must end with {' or '.join(required)}, which it is not offered."
@@ -146,6 +146,7 @@ class Runner:
         held = _Held(turn)
         try:
             if self._emit:
+                names = tuple(map(_name_of, self._tools))
                 self._emit(TurnStarted(turn.id, turn.question, turn.model, names, resumed, self._lost()))
             if turn.pending:
                 self._accepted = await self._runtime.reopen(turn, self._names)
@@ -166,8 +167,7 @@ class Runner:
 
     def _left(self, turn: Turn) -> Turn:
         """A turn as it is left in mid-step: people may have been waited for, whatever became of it."""
-        waited_s = self._slots.waited_s if self._slots and turn.pending else 0.0
-        return replace(turn, waited_s=turn.waited_s + waited_s)
+        return replace(turn, waited_s=turn.waited_s + self._slots.waited_s)
 
     def _offer(self, turn: Turn) -> tuple[Tool, ...]:
         """What the turn may see; a model that cannot be shown so many tools gets the ones most likely meant."""
@@ -184,21 +184,22 @@ class Runner:
         while True:
             if self._allowance is not None:
                 held.turn = await self._allowance.cut(held.turn)
-            timed = held.turn.limits.deadline_s is not None  # else it does not matter how late it is
-            step = next_step(held.turn, self._runtime.monotonic() if timed else 0.0)
+            turn = held.turn
+            timed = turn.limits.deadline_s is not None  # else it does not matter how late it is
+            step = next_step(turn, self._runtime.monotonic() if timed else 0.0)
             match step:  # patterns without fields: those that take a value apart cost a microsecond each
                 case RunCalls():
-                    held.turn = await self._run_calls(held.turn)
+                    held.turn = await self._run_calls(turn)
                 case AskModel():
                     unread = self._runtime.unread
-                    if unread is not None and (shown := unread.take(held.turn.id)):
-                        held.turn = await self._note(held.turn, shown)
+                    if unread is not None and (shown := unread.take(turn.id)):
+                        turn = held.turn = await self._note(turn, shown)
                     if self._intervene is not None:
-                        held.turn = await self._intervened(held.turn, self._intervene)
-                    if held.turn.ending is None:
-                        held.turn = await self._ask(held.turn if step.closing is None else with_last_request(held.turn))
+                        turn = held.turn = await self._intervened(turn, self._intervene)
+                    if turn.ending is None:
+                        held.turn = await self._ask(turn if step.closing is None else with_last_request(turn))
                 case Finished():
-                    return await self._end(held.turn, step.ending)
+                    return await self._end(turn, step.ending)
 
     async def _intervened(self, turn: Turn, intervene: Intervene) -> Turn:
         """Let a person steer before the model speaks: say something to it, or stop the turn."""
@@ -287,21 +288,23 @@ class Runner:
     async def _run_calls(self, turn: Turn) -> Turn:
         if self._allowance is not None:
             self._accepted = self._allowance.within(turn, self._accepted)
-        slots = self._slots = Slots(turn.limits.parallel)
+        slots = self._slots
         began = perf_counter() if len(self._accepted) > 1 else 0.0
         if self._writing:
             results = await self._runtime.run_sent(self._writing.pop(), turn, self._accepted, slots, self._emit)
         else:
             results = await self._runtime.run(turn, self._accepted, slots, self._emit)
-        if slots.peak > self._tally.peak:
-            self._tally.peak = slots.peak
         if began:
             self._tally.add_batch(results, slots, (perf_counter() - began) * 1000)
-        digests = map(_digest_of, self._accepted)
+        digests = []
+        for one in self._accepted:
+            digests.append(one.card.args_digest)  # noqa: PERF401 -- a comprehension costs more, for the one there is
         after = append_results(turn, results, echoes(turn.pending, digests, results, self._runtime))
         if self._emit:
             self._tell_notes(turn.messages, after.messages, self._emit)
-        return replace(after, waited_s=after.waited_s + slots.waited_s) if slots.waited_s else after
+        if slots.waited_s:  # from now on it is in the turn
+            after, slots.waited_s = replace(after, waited_s=after.waited_s + slots.waited_s), 0.0
+        return after
 
     async def _end(self, turn: Turn, ending: Ending) -> Turn:
         while self._writing:
@@ -312,7 +315,7 @@ class Runner:
             turn = end_turn(turn, ending)
         elapsed_ms = (perf_counter() - self._tally.began) * 1000
         stats = TurnStats(
-            turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._tally.peak,
+            turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._slots.peak,
             self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
             merge_tallies(self._formats) if self._formats else (), turn.own_s(self._runtime.monotonic()),
         )  # fmt: skip

@@ -6,7 +6,6 @@ its project; those of the default project have none, as in records from before t
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from toolwire.breadcrumbs.rules.words import WordMatch
@@ -75,9 +74,6 @@ class ProjectStore:
         self.project = project
         # Every call comes through these.
         self._append_reply, self._open, self._close = whole.append_reply, whole.open, whole.close
-        self.holds = partial(whole.holds, project=project)
-        self.begins = partial(whole.begins, project=project)
-        self.pauses = partial(whole.pauses, project=project)
 
     def begin(self, turn: Turn, *, runs: bool = True) -> Doing[None]:
         self._require(turn)
@@ -130,6 +126,15 @@ class ProjectStore:
 
     def detached_calls(self, *, limit: int = 100, project: str | None = None) -> Doing[list[CallCard]]:  # noqa: ARG002 -- its own
         return self.whole.detached_calls(limit=limit, project=self.project)
+
+    def holds(self, turn_id: str, *, project: str = DEFAULT) -> bool:  # noqa: ARG002 -- its own
+        return self.whole.holds(turn_id, project=self.project)
+
+    def begins(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> None:  # noqa: ARG002 -- its own
+        self.whole.begins(turn_id, call_id, project=self.project)
+
+    def pauses(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> None:  # noqa: ARG002 -- its own
+        self.whole.pauses(turn_id, call_id, project=self.project)
 
     def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True

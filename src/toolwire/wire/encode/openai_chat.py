@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import repeat
 
-from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
+from toolwire.protocol.calls import Image, Resource, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.encode import strict_schema
@@ -62,10 +61,12 @@ def user_content(message: UserMessage) -> list[Json]:
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     """One `tool` message per result; images follow in a user message, since `tool` messages hold only text."""
     answers: list[Json] = []
-    for result in results:  # a comprehension is a call of its own, and every result comes through here
-        answers.append({"role": "tool", "tool_call_id": ids.of(result), "content": words(result)})  # noqa: PERF401
-    if any(map(images, results)):
-        shown = [part for result in results for part in _image_parts(result)]
+    shown: list[Json] = []
+    for result in results:
+        answers.append({"role": "tool", "tool_call_id": ids.of(result), "content": words(result)})
+        if images(result):
+            shown += _image_parts(result)
+    if shown:
         answers.append({"role": "user", "content": shown})
     return answers
 
@@ -83,21 +84,17 @@ def frame(request: Request, model: str, *, stream: bool = False, limit_field: st
 
 
 def _assistant(reply: Reply, ids: CallIds) -> Json:
-    message: Json = {"role": "assistant", "content": reply.content}
-    if reply.calls:
-        message["content"] = reply.content or None
-        message["tool_calls"] = list(map(_call, reply.calls, repeat(ids)))
-    return message
-
-
-def _call(call: ToolCall, ids: CallIds) -> Json:
-    function = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
-    return {"id": ids.claim(call), "type": "function", "function": function}
+    if not reply.calls:
+        return {"role": "assistant", "content": reply.content}
+    calls: list[Json] = []
+    for call in reply.calls:  # mostly one, for which a comprehension costs more than the loop
+        function = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
+        calls.append({"id": ids.claim(call), "type": "function", "function": function})
+    return {"role": "assistant", "content": reply.content or None, "tool_calls": calls}
 
 
 def _image_parts(result: ToolResult) -> list[Json]:
-    found = images(result)
-    return [_text_part(f"Shown by {result.name}:"), *map(_image_part, found)] if found else []
+    return [_text_part(f"Shown by {result.name}:"), *map(_image_part, images(result))]
 
 
 def _text_part(text: str) -> Json:
