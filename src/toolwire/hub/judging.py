@@ -61,9 +61,9 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
     """
     attempt, result = 0, None
     if type(decision) is Allowed:
-        tool: Tool | None = decision.tool
-        at_once = alone or decision.tool.effect in REPEATABLE
-        if at_once and type(decision.tool.target) is InProcess and decision.tool.after_execution is not _DETACH:
+        tool: Tool | None = (known := decision.tool)
+        at_once = alone or known.effect in REPEATABLE
+        if at_once and type(known.target) is InProcess and known.after_execution is not _DETACH:
             attempt = 1
     else:
         tool = services.toolbox.get(call.name)

@@ -28,10 +28,10 @@ def is_plain(result: ToolResult, limits: Limits) -> bool:
     """Whether the model sees the very result, as it sees most of them, so that nothing has to be kept."""
     if result.error is not None or (limits.envelope and result.name in command_views.COMMANDS):
         return False
-    if result.structured is None and not result.stderr and len(result.content) == 1:
-        only, most = result.content[0], limits.result_chars
-        # Most results are a short line, and a quick look spares them the rest.
-        if type(only) is Text and len(only.text) <= most and only.text.isascii() and only.text.isprintable():
+    content = result.content
+    if len(content) == 1 and type(only := content[0]) is Text and result.structured is None and not result.stderr:
+        line = only.text  # most results are a short line, and a quick look spares them the rest
+        if len(line) <= limits.result_chars and line.isascii() and line.isprintable():
             return True
     return fits(result, limits.result_chars) and visible_result(result) is result
 

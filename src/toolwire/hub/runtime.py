@@ -104,7 +104,13 @@ class Runtime(Services):
         for one in accepted:  # nearly always one: for so few, `map` costs more than it saves
             cards.append(one.card)
             rows.append(decision_row(one))
-        if writing is not None and reserve is None and accepted and self._sends_all(accepted):
+        if (
+            self.dispatcher is not None
+            and writing is not None
+            and reserve is None
+            and accepted
+            and self._sends_all(accepted)
+        ):
             writing.append(await _begun(self.store.append_reply(turn, reply, cards, rows)))
             return accepted
         kept = await self.store.append_reply(turn, reply, cards, rows, reserve)
@@ -229,9 +235,12 @@ async def _begun(writing: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
 
 def _plans(turn: Turn, accepted: Sequence[Accepted]) -> list[CallPlan]:
     """What each call waits for; empty where none waits for another."""
-    calls = [one.card.call for one in accepted]
-    if not any(map(depends, calls)):
+    for one in accepted:
+        if depends(one.card.call):
+            break
+    else:
         return []
+    calls = [one.card.call for one in accepted]
     replies = (said for said in turn.messages if isinstance(said, Reply))
     return call_order(calls, {call.alias for said in replies for call in said.calls if call.alias})
 

@@ -229,14 +229,15 @@ class Runner:
         request = _request(
             messages, tools, turn.system, turn.id, tools_off, self._max_tokens, self._temperature
         )  # fmt: skip
-        reserves = self._allowance is not None and self._allowance.reserves_usage
-        if self._allowance is not None and reserves:
-            turn = await self._allowance.reserve(turn, request, self._model)
+        allowance, emit = self._allowance, self._emit
+        reserves = allowance is not None and allowance.reserves_usage
+        if allowance is not None and reserves:
+            turn = await allowance.reserve(turn, request, self._model)
             if turn.ending is not None:
                 return turn
-        if self._emit:
-            self._emit(ModelAsked(turn.iterations + 1, closing))
-        began = perf_counter() if self._emit else 0.0
+        if emit:
+            emit(ModelAsked(turn.iterations + 1, closing))
+        began = perf_counter() if emit else 0.0
         try:
             answer = self._model.ask(request, self._deltas)
             reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
@@ -251,19 +252,19 @@ class Runner:
             reply = replace(reply, usage=estimated_usage(request, reply))
         if self._offered and self._tools and closing is None:
             self._formats.append(tally(self._model.name, self._offered, reply))
-        if self._emit:
-            self._emit(ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
+        if emit:
+            emit(ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
         after = append_reply(turn, reply)
-        if self._emit:
-            self._tell_notes(turn.messages, after.messages, self._emit)
+        if emit:
+            self._tell_notes(turn.messages, after.messages, emit)
         if reply.calls and not after.pending:
             reply = replace(reply, calls=())
         reserve = None
-        if self._allowance is not None:
-            self._allowance.learn_price(reply, self._model)
-            reserve = self._allowance.reservation(settles=reserves)
+        if allowance is not None:
+            allowance.learn_price(reply, self._model)
+            reserve = allowance.reservation(settles=reserves)
         names = self._names if tools is self._tools else frozenset(tool.name for tool in tools)
-        writing = self._writing if self._allowance is None else None
+        writing = self._writing if allowance is None else None
         self._accepted = await self._runtime.accept(turn, reply, names, left_out, reserve, writing)
         return after
 

@@ -177,9 +177,12 @@ def append_results(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[E
         if result.after_execution is not None:
             terminated = True
     # Within one step the same call twice is no repetition yet: the model has not seen the first result.
-    new = echoes if len(echoes) == 1 else tuple(dict.fromkeys(echoes))
-    kept = (*turn.echoes, *new)[-ECHOES_KEPT:]
-    repeats = kept.count(echoes[0]) if len(echoes) == 1 else max(map(kept.count, echoes), default=0)
+    if len(echoes) == 1:  # as nearly always
+        kept = (*turn.echoes, echoes[0])[-ECHOES_KEPT:]
+        repeats = kept.count(echoes[0])
+    else:
+        kept = (*turn.echoes, *dict.fromkeys(echoes))[-ECHOES_KEPT:]
+        repeats = max(map(kept.count, echoes), default=0)
     messages: tuple[Message, ...] = (*turn.messages, _results(tuple(results)))
     ending = _delivered(results) if results and results[0].delivery else None
     required = turn.limits.must_end_with

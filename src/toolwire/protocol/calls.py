@@ -184,9 +184,10 @@ class ToolResult:
     @property
     def text(self) -> str:
         """The words of the result: its text and error blocks, a line for each image or pointer."""
-        if len(self.content) == 1 and type(block := self.content[0]) is Text:
+        content = self.content
+        if len(content) == 1 and type(block := content[0]) is Text:
             return block.text
-        return "\n".join(in_words(block) for block in self.content)
+        return "\n".join(in_words(block) for block in content)
 
     @property
     def source(self) -> Source:

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.tools import USUAL, Agreement
-from toolwire.protocol.values import constructor, dataclass, fast_frozen
+from toolwire.protocol.values import constructor_from, dataclass, fast_frozen
 
 LONGEST_NAME = 800
 """In bytes: what every store can look for. An index of PostgreSQL takes 2,704 for a row, and some rows have three."""
@@ -129,16 +129,20 @@ class AuditRow:
         detail: Mapping[str, Any] | None = None,
     ) -> "AuditRow":
         """A line about a call: its identity from the card, its outcome from the result if it has one."""
-        call, status, code, elapsed_ms = card.call, "", "", None
-        if result is not None:
-            status, elapsed_ms = result.status, result.elapsed_ms
-            code = result.error.code if result.error else ""
-            if result.engine or result.untrusted or result.blocked_ms:
-                detail = {**(detail or {}), **_circumstances(result)}
+        call = card.call
+        name = call.name
+        if len(name) > SURELY_SHORT:
+            name = short_name(name)
+        if result is None:
+            return _row(
+                at, event, card.project, card.agent, card.turn_id, call.id, name, rule, "", "", card.args_digest, None,
+                detail or _NO_DETAIL,
+            )  # fmt: skip
+        if result.engine or result.untrusted or result.blocked_ms:
+            detail = {**(detail or {}), **_circumstances(result)}
         return _row(
-            at, event, card.project, card.agent, card.turn_id, call.id,
-            call.name if len(call.name) <= SURELY_SHORT else short_name(call.name), rule,
-            status, code, card.args_digest, elapsed_ms, detail or _NO_DETAIL,
+            at, event, card.project, card.agent, card.turn_id, call.id, name, rule, result.status,
+            result.error.code if result.error else "", card.args_digest, result.elapsed_ms, detail or _NO_DETAIL,
         )  # fmt: skip
 
 
@@ -150,5 +154,8 @@ def _circumstances(result: ToolResult) -> dict[str, Any]:
     return {**box, "untrusted": True, "origins": list(result.origins)} if result.untrusted else box
 
 
-_row = constructor(AuditRow)
+_row = constructor_from(
+    AuditRow, "at", "event", "project", "agent", "turn_id", "call_id", "tool", "rule", "status", "code", "args_digest",
+    "elapsed_ms", "detail",
+)  # fmt: skip
 _NO_DETAIL: Mapping[str, Any] = {}

@@ -24,6 +24,7 @@ from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.values import dataclass, fast_frozen
 
 JsonObject = Mapping[str, Any]
+_SUSPEND = AfterExecution.SUSPEND  # an enum's member is looked up anew each time it is named
 
 
 class Tier(IntEnum):
@@ -201,7 +202,7 @@ class Tool:
     def agreement(self) -> "Agreement":
         """What a turn does about its calls, and whether a result of it may say otherwise."""
         one: Tool | BusService = self.target if type(self.target) is BusService else self
-        if one.after_execution is AfterExecution.SUSPEND and not one.controls_turn:
+        if one.after_execution is _SUSPEND and not one.controls_turn:
             return USUAL
         return Agreement(one.after_execution, one.controls_turn)
 

@@ -30,7 +30,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import SURELY_SHORT, AuditRow, CallCard, Dispatch, is_long
 from toolwire.protocol.tools import USUAL
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changing, dataclass, replace
+from toolwire.protocol.values import changing, dataclass, fast_frozen, replace
 from toolwire.record import refusals
 from toolwire.record.liveness import Alive
 
@@ -39,6 +39,7 @@ _NO_NAMES: Mapping[str, str] = {}
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
 
 _as_seen = changing(CallCard, "epoch", "token")
+_claimed = changing(CallCard, "attempt", "epoch", "token", "owner", "until")
 _with_result = changing(CallCard, "result", "token")
 
 
@@ -65,6 +66,7 @@ turn's agent is charged.
 """
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What a call is claimed with: a new token, and how long the lease lasts; see `CallCard`.
@@ -191,9 +193,7 @@ def claim_call(
     if kept.cancel:
         return refusals.canceled(kept), None, (), 0
     owner = claim.owner or _owner_of_lease(turn, claim.store, claim.until)
-    mine = replace(
-        kept, attempt=kept.attempt + 1, epoch=card.epoch, token=claim.token, owner=owner, until=claim.until
-    )  # fmt: skip
+    mine = _claimed(kept, kept.attempt + 1, card.epoch, claim.token, owner, claim.until)
     return mine, mine, (), 0
 
 

@@ -224,7 +224,8 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
                 card, known.get(card.call.id), kept, kept.updated_at, self._is_alive, self._owner
             )  # fmt: skip
             if new is not None:
-                self._keep(new, charge)
+                self._keep(new)
+                kept.calls += charge
         self._audit.extend(audit)
         return cards
 
@@ -305,15 +306,10 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
             self._audit.extend(late)
             return _raise(first)
         self._end_call(ended, result, at)
-        if charge:
-            self._charge(key, charge)
+        if turn is not None:
+            turn.calls += charge
         self._audit.extend((*control, *audit) if control else audit)
         return result
-
-    def _charge(self, key: _TurnKey, calls: int) -> None:
-        """Count calls for the day, or give them back. A card whose turn was never begun counts for none."""
-        if (kept := self._turns.get(key)) is not None:
-            kept.calls += calls
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
@@ -779,11 +775,13 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         self._raise_refusal(step)
         answer, kept, _, charge = step
         if kept is not None:
-            self._keep(kept, charge)
+            self._keep(kept)
+            if charge and (turn := self._turns.get((kept.project, kept.turn_id))) is not None:
+                turn.calls += charge  # a card whose turn was never begun counts for no day
             self._audit.extend(audit)
         return _raise(answer)
 
-    def _keep(self, card: CallCard, charge: int) -> None:
+    def _keep(self, card: CallCard) -> None:
         key, call_id = (card.project, card.turn_id), card.call.id
         cards = self._cards.get(key)
         if cards is None:
@@ -791,8 +789,6 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         if call_id not in cards:
             self._card_order[key, call_id] = next(self._numbers)
         cards[call_id] = card
-        if charge and (turn := self._turns.get(key)) is not None:
-            turn.calls += charge
         if card.result is not None:
             self._end_call(card, card.result, self._clock())
 

@@ -38,7 +38,9 @@ class ToolTally:
 
     def add(self, result: ToolResult, at: float) -> float:
         """Count one ended call; gives back how long it took, as far as its report can be believed."""
-        took = result.elapsed_ms if 0.0 < result.elapsed_ms < math.inf else 0.0
+        took = result.elapsed_ms
+        if not 0.0 < took < math.inf:
+            took = 0.0
         self.calls += 1
         self.total_ms += took
         if took > self.max_ms:

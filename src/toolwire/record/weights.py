@@ -14,6 +14,7 @@ from toolwire.protocol.records import CallCard
 
 ROW = 512
 _ITEM, _MESSAGE, _CARD = 64, 512, 1024
+_PAIR = 2 * _ITEM
 _USUAL = _CARD + _MESSAGE + 4 * _ITEM  # a call and its result of one text, without what is written in them
 _FLAT = frozenset({str, int, float, bool, type(None)})
 
@@ -65,12 +66,11 @@ def weigh_cards(cards: Collection[CallCard]) -> int:
     weight = 0
     for card in cards:
         result, values = card.result, card.call.arguments.values()
-        content = () if result is None else result.content
-        if result is None or len(content) != 1 or type(only := content[0]) is not Text:
+        if result is None or len(content := result.content) != 1 or type(only := content[0]) is not Text:
             weight += weigh_card(card)
             continue
         # A value beside a text is what that text says, so each text counts twice.
-        usual = _USUAL + 2 * _ITEM * len(values) + 2 * (len(only.text) + len(result.stderr))
+        usual = _USUAL + _PAIR * len(values) + 2 * (len(only.text) + len(result.stderr))
         for value in values:
             if type(value) is str:
                 usual += len(value)
