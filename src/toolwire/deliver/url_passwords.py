@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import orjson
+
 from toolwire.lazy import lazy_pattern
 
 NAME = "URL_PASSWORD_"
 _SHORTEST_TOKEN = 20
 _DEEPEST = 64
-_FLAT = frozenset({int, float, bool, type(None)})
 # `scheme://user:password@host`, and `scheme://token@host` where the token is too long to be a user's name.
 _WITH_PASSWORD = lazy_pattern(
     r"([A-Za-z][A-Za-z0-9+.\-]{0,31}://)(?:([^\s/?#@:'\"<>]{0,256}):)?([^\s/?#'\"<>]{1,4096})@([^\s/?#@:'\"<>]{1,255})"
@@ -31,11 +32,13 @@ class UrlPassword(NamedTuple):
 
 def has_url_password(arguments: Mapping[str, Any]) -> bool:
     """Whether any text of the arguments may hold an address with a password; quick where none does."""
-    # Every call passes here. Most have flat arguments without such a sign, and need no walk through them.
-    for value in arguments.values():
-        if "@" in value if type(value) is str else type(value) not in _FLAT:
-            return any(map(_WITH_PASSWORD.search, _texts(arguments, 0)))
-    return False
+    # Every call passes here. Most have no such sign anywhere, which their JSON shows without a walk through them.
+    try:
+        if orjson.dumps(arguments).find(b"@") < 0:
+            return False
+    except TypeError:  # half a surrogate pair, a large integer, nested too deeply for orjson, or not JSON
+        pass
+    return any(map(_WITH_PASSWORD.search, _texts(arguments, 0)))
 
 
 def withhold(arguments: Mapping[str, Any], tool: str, seal: bytes) -> tuple[dict[str, Any], list[UrlPassword]]:

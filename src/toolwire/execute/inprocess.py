@@ -92,7 +92,7 @@ class InProcessExecutor:
                 result = _not_as_promised(allowed, fault, content, _ms(started))
             else:
                 result = _result(call.id, call.name, _SUCCESS, content, structured, took_s * 1000)
-                if type(value) is not str and isinstance(value, ToolOutput):
+                if isinstance(value, ToolOutput):
                     result = _ended(result, value)
         if took_s < BLOCKED_S and took_s < allowed.timeout_s:
             return result
