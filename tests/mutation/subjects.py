@@ -10,6 +10,18 @@ SOURCE = Path(__file__).parents[2] / "src" / "toolwire"
 _HUB_PARTS = ("tests/loop/test_hub_parts.py",)
 _AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
 _LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
+_JOURNEY = (
+    *_HUB_PARTS,
+    *_AGENT,
+    *(f"tests/loop/test_{name}.py" for name in ("after_execution", "call_order", "canceled_calls", "detached_calls")),
+    *(f"tests/loop/test_{name}.py" for name in ("dispatched_calls", "durable_steps", "taint", "waiting_calls")),
+)
+_TURN = (
+    *_HUB_PARTS,
+    *_AGENT,
+    *(f"tests/loop/test_{name}.py" for name in ("compaction", "failed_steps", "interrupted", "submitted_results")),
+    *(f"tests/loop/test_{name}.py" for name in ("dispatched_calls", "too_many_calls", "waiting")),
+)
 
 TESTS: dict[str, Sequence[str]] = {
     "loop.step": tuple(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "step_endings")),
@@ -29,15 +41,23 @@ TESTS: dict[str, Sequence[str]] = {
     "hub.resuming": _HUB_PARTS,
     "hub.judging": (*_HUB_PARTS, "tests/loop/test_judging_parts.py"),
     "hub.event_hub": (*_HUB_PARTS, "tests/loop/test_event_hub.py"),
-    "hub.detached": ("tests/loop/test_detached_calls.py",),
-    "hub.shown_output": ("tests/loop/test_detached_calls.py",),
+    "hub.detached": ("tests/loop/test_hub_services.py",),
+    "hub.shown_output": ("tests/loop/test_hub_services.py",),
     "hub.submitting": ("tests/loop/test_submitted_results.py",),
-    "hub.services": (*_HUB_PARTS, "tests/loop/test_judging_parts.py"),
-    "hub.allowance": ("tests/loop/test_budgets.py",),
-    "hub.approvals": ("tests/loop/test_approvals.py", "tests/loop/test_patterns.py"),
+    "hub.services": ("tests/loop/test_hub_services.py",),
+    "hub.allowance": ("tests/loop/test_allowance_parts.py",),
+    "hub.approvals": (*_AGENT, "tests/loop/test_approval_parts.py", "tests/loop/test_patterns.py"),
+    "hub.approved_files": ("tests/loop/test_approval_parts.py",),
+    "hub.claimed": ("tests/fleet/test_calls.py",),
+    "hub.journey": _JOURNEY,
     "hub.provenance": ("tests/loop/test_taint_in_files.py",),
-    "hub.results": ("tests/deliver/test_results.py", "tests/envelope/test_results_in_envelopes.py"),
+    "hub.results": (
+        *("tests/loop/test_result_parts.py", "tests/deliver/test_results.py"),
+        *("tests/envelope/test_results_in_envelopes.py", "tests/execute/test_promised_outputs.py"),
+    ),
     "hub.shared_locks": ("tests/loop/test_shared_locks.py",),
+    "hub.runtime": _JOURNEY,
+    "hub.turn_loop": _TURN,
     "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
 }
 """The tests for a module, or for all modules of a package that are not named by themselves."""
