@@ -91,6 +91,12 @@ def _parsed() -> Mapping[str, ast.Module]:
     return found
 
 
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a tree, found once: most tests here look at those of every module."""
+    return tuple(ast.walk(tree))
+
+
 def modules() -> Iterator[tuple[str, ast.Module]]:
     yield from _parsed().items()
 
@@ -104,7 +110,7 @@ def layer(module: str) -> str:
 
 def imported(tree: ast.AST) -> Iterator[str]:
     """The modules of ours that a module imports, or names in a text so as to import them later."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.ImportFrom(module=str(name)):
                 yield from _ours(name)
@@ -124,7 +130,7 @@ def _ours(name: str) -> Iterator[str]:
 
 def from_outside(tree: ast.AST) -> Iterator[str]:
     """What a module imports from elsewhere: modules, and `module.name` for what it takes out of one."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
@@ -137,7 +143,7 @@ def touches(tree: ast.AST) -> Iterator[str]:
     """What a module does with the world: forbidden imports, files that it opens, clocks that it reads."""
     for name in from_outside(tree):
         yield from {name, name.partition(".")[0]} & IMPURE
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in BUILTINS_OF_IO:
                 yield name
@@ -222,7 +228,7 @@ def test_no_import_hides_in_a_function() -> None:
     hidden = [
         f"{module}:{inner.lineno}"
         for module, tree in modules()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         for inner in ast.walk(node)
         if isinstance(inner, (ast.Import, ast.ImportFrom))
@@ -235,13 +241,10 @@ def test_the_nouns_need_only_the_standard_library() -> None:
     for module, tree in modules():
         if layer(module) in NOUNS:
             names = {
-                alias.name.split(".")[0]
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Import)
-                for alias in node.names
+                alias.name.split(".")[0] for node in nodes(tree) if isinstance(node, ast.Import) for alias in node.names
             }
             names |= {
-                node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
+                node.module.split(".")[0] for node in nodes(tree) if isinstance(node, ast.ImportFrom) and node.module
             }
             assert not names & foreign, module
 
@@ -251,7 +254,7 @@ def test_a_module_that_is_loaded_late_is_imported_for_type_checkers() -> None:
     for module, tree in modules():
         promised = {
             node.targets[0].id: node.value.args[0].value
-            for node in ast.walk(tree)
+            for node in nodes(tree)
             if isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Call)
             and isinstance(node.value.func, ast.Name)
@@ -261,13 +264,13 @@ def test_a_module_that_is_loaded_late_is_imported_for_type_checkers() -> None:
         }
         imported_modules = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in ast.walk(tree)
+            for node in nodes(tree)
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
         imported_modules |= {
             alias.asname or alias.name: alias.name
-            for node in ast.walk(tree)
+            for node in nodes(tree)
             if isinstance(node, ast.Import)
             for alias in node.names
         }
@@ -279,7 +282,7 @@ def test_only_the_table_of_commands_and_lazy_modules_import_ours_by_name() -> No
     by_name = {
         module
         for module, tree in modules()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).endswith("import_module")
         and any(text.startswith("toolwire") for text in texts(node))
@@ -300,7 +303,7 @@ def test_names_that_are_loaded_late_are_seen_here_and_are_no_modules() -> None:
         homes = vars(late[package])["_HOMES"]
         seen = {
             alias.name: node.module
-            for node in ast.walk(tree)
+            for node in nodes(tree)
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
             if alias.asname == alias.name

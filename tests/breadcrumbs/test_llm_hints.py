@@ -159,9 +159,11 @@ SLOW = {
     "a pattern that backtracks": one("extract", '$[?search(@, "(a+)+$b")]'),
 }
 LARGE = {
-    "a jq program that allocates": one("jq", "def grow: 1 + grow; grow"),
+    "an array that allocates": one("jq", "[] | .[200000000] = 1 | length"),
     "a text that is doubled": one("jq", 'reduce range(99) as $n ("a"; . + .)'),
 }
+ENDLESS = {"a jq program that calls itself": one("jq", "def grow: 1 + grow; grow")}
+"""How fast the machine gives memory decides which limit such a program reaches first."""
 WRONG = {
     "more results than a view has": one("jq", "range(1e9)"),
     "a template that makes too much": one("template", "{{#each list}}{{../text}}{{/each}}"),
@@ -185,6 +187,16 @@ async def test_T218_hints_that_explode_are_stopped_and_the_record_is_shown(proce
     assert view.note.startswith("llm_hints were not applied: ")
     assert ("take too long" in view.note) == (hints in SLOW.values())
     assert ("too much memory" in view.note) == (hints in LARGE.values())
+    assert (await process.view({"s": "next"}, one("jq", ".s"))).context == {"x": "next"}
+
+
+@pytest.mark.parametrize("hints", ENDLESS.values(), ids=ENDLESS)
+async def test_T218_hints_that_reach_either_limit_are_stopped(process: HintProcess, hints: Any) -> None:
+    view = await process.view(DEEP, hints)
+    assert view.context == DEEP
+    assert view.note in [
+        f"llm_hints were not applied: they {why}." for why in ("take too long", "need too much memory")
+    ]
     assert (await process.view({"s": "next"}, one("jq", ".s"))).context == {"x": "next"}
 
 
