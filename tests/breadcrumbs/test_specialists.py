@@ -10,7 +10,7 @@ from toolwire.breadcrumbs.rules.agent_definitions import AGENT, BLACKLIST, RESPO
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.service import RecordService
 from toolwire.breadcrumbs.specialists import Specialists, SpecialistWork
-from toolwire.errors import BudgetSpent, InvalidRecord, NotPermitted, StoreUnavailable
+from toolwire.errors import BudgetSpent, Conflict, InvalidRecord, NotPermitted, StoreUnavailable
 from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity, Visibility
 from toolwire.record.memory import MemoryStore
 from toolwire.testing import ScriptedModel
@@ -277,6 +277,21 @@ async def test_only_admins_define_agents_and_only_toolwire_answers_for_them(plac
     for schema_name in (AGENT, "agent.def.v2", RESPONSE, TASK, BLACKLIST):
         with pytest.raises(NotPermitted):
             await place.add(schema_name, MAKER, Caller("bob", role))
+
+
+async def test_a_name_is_of_one_agent_unless_the_others_are_disabled(place: Place) -> None:
+    new = NewRecord(AGENT, context=MAKER)
+    maker = await place.records.create(new, ADMIN, key="again")
+    assert (await place.records.create(new, ADMIN, key="again")).id == maker.id
+    with pytest.raises(Conflict, match=f"the agent maker is defined by record {maker.id} already"):
+        await place.add(AGENT, MAKER, ADMIN)
+    other = await place.add(AGENT, {**MAKER, "enabled": False}, ADMIN)
+    with pytest.raises(Conflict):
+        await place.records.patch(other.id, {"context": {"enabled": True}}, 1, ADMIN)
+
+    await place.records.patch(maker.id, {"context": {"enabled": False}}, 1, ADMIN)
+    enabled = await place.records.patch(other.id, {"context": {"enabled": True}}, 1, ADMIN)
+    assert enabled.version == 2
 
 
 @pytest.mark.parametrize(

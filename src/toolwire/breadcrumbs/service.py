@@ -17,7 +17,7 @@ from uuid import UUID, uuid5
 
 from uuid_utils import uuid7
 
-from toolwire.breadcrumbs.definition_checks import check_definition
+from toolwire.breadcrumbs.definition_checks import check_agent_name, check_definition
 from toolwire.breadcrumbs.found import FoundRecord, RecordSearch
 from toolwire.breadcrumbs.hint_process import HintProcess
 from toolwire.breadcrumbs.new_records import (
@@ -470,6 +470,7 @@ class RecordService:
         """The record as it goes into the store: held to its type, and sealed where it is secret."""
         await self._check_type(record)
         check_definition(record, self._clock())
+        await check_agent_name(record, self._store)
         if type_family(record.schema_name) == type_family(SCHEMA_DEF):
             record = await self._checked_definition(record, is_new=is_new)
         return self._sealed(record)

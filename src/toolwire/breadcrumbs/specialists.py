@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from uuid import UUID, uuid5
 
 from toolwire.breadcrumbs.new_records import NewRecord
+from toolwire.breadcrumbs.definition_checks import MOST_AGENTS
 from toolwire.breadcrumbs.rules.agent_definitions import (
     AGENT,
     BLACKLIST,
@@ -45,7 +46,6 @@ from toolwire.protocol.outcomes import Status
 from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import KeptTurn, RecordStore, Store
 
-MOST_AGENTS = 200
 POLL_S = 2.0
 KEPT_FOR = {"type": "duration", "duration": "30d"}
 """How long tasks and responses last."""
