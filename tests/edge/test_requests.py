@@ -53,7 +53,7 @@ def test_a_device_has_its_file_only_with_the_answer_and_nothing_is_overwritten(e
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("kind", "another", "is not what a request for a device looks like"),
+        ("kind", "another", "is not the request for a device"),
         ("name", "orchestrator", "cannot be the name of a device"),
         ("name", 7, "name must be a text"),
         ("key", "ed25519 AAAA", "a public key is written"),

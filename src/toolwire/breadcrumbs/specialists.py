@@ -17,8 +17,8 @@ from dataclasses import field
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
-from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.definition_checks import MOST_AGENTS
+from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.rules.agent_definitions import (
     AGENT,
     BLACKLIST,

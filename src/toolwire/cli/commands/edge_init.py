@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,10 @@ from toolwire.cli.resolve.options import AsJson, NoColor
 from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.screen import Screen
+from toolwire.define.nearest import nearest
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
+from toolwire.toolbox.registry import PERMISSIONS, tool_names
 
 if TYPE_CHECKING:
     from toolwire.edge.setup import files as setup_files
@@ -26,7 +29,7 @@ else:
     setup_plan = lazy_module("toolwire.edge.setup.plan")
     setup_requests = lazy_module("toolwire.edge.setup.requests")
 
-PERMISSIONS = ("file_read",)
+_DEFAULT_ALLOWED = ("file_read",)
 _NO_EXTRA = "toolwire edge needs an extra: pip install 'toolwire[edge]'"
 
 Folder = Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Where the files go.")]
@@ -85,12 +88,14 @@ def init(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if request and (broker or prefix or nats):
         raise SettingsError("--broker, --prefix and --nats are for toolwire edge sign; the answer brings them")
+    groups = tuple(word.strip() for word in tools.split(",") if word.strip())
+    tool_names(groups)  # raises for a group that does not exist
+    _check_permissions(allow or ())
     try:
         common = setup_files.choose_setup(place.cwd / folder, broker, prefix, nats)
         plan = setup_plan.EdgePlan(
             setup_plan.check_name(name), setup_plan.read_broker(common.url, is_nats=common.nats), _program(program),
-            setup_plan.check_prefix(common.prefix), tuple(allow or PERMISSIONS),
-            tuple(word.strip() for word in tools.split(",") if word.strip()),
+            setup_plan.check_prefix(common.prefix), tuple(allow or _DEFAULT_ALLOWED), groups,
             setup_plan.check_pins("--gpio-in", gpio_in or ()), setup_plan.check_pins("--gpio-out", gpio_out or ()),
             tuple(accept_skill or ()),
         )  # fmt: skip
@@ -104,6 +109,13 @@ def init(
     else:
         _tell(screen, written, name, nats=common.nats)
     return Exit.DONE
+
+
+def _check_permissions(allowed: Iterable[str]) -> None:
+    """Raises SettingsError for one that is probably misspelled; a skill may have permissions of its own."""
+    for name in allowed:
+        if name not in PERMISSIONS and (near := nearest(name, sorted(PERMISSIONS))):
+            raise SettingsError(f"--allow {name[:80]}: did you mean {' or '.join(near)}?")
 
 
 def _request(screen: Screen, root: Path, plan: "setup_plan.EdgePlan", *, as_json: bool) -> Exit:
