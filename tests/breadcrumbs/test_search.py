@@ -138,6 +138,34 @@ async def test_T251_records_that_a_caller_may_not_see_are_not_found_by_content(
     assert before[-1]
 
 
+async def test_T308_the_order_of_what_is_found_does_not_tell_which_words_hidden_records_have(store: Store) -> None:
+    """A word that is rare counts for more: it is as rare as in the records that the caller may see."""
+    service = service_of(store, HybridSearch(store, lambda: None))
+    notes = ["merger", "weather", *(["weather report"] * 3), *(f"note {number}" for number in range(9))]
+    for number, text in enumerate(notes):
+        await store.create_record(a_note(f"n{number}", text, created_at=NOW + number, visibility=Visibility.PUBLIC))
+    reader = Caller("eve", Role.READER)
+    before = [await service.search("merger weather", caller) for caller in (BOB, reader)]
+    for number, hidden in enumerate((Visibility.PRIVATE, Visibility.PRIVATE, Visibility.PROJECT) * 3):
+        is_shared = hidden is Visibility.PROJECT
+        text = "weather merger" if is_shared else "merger"
+        await store.create_record(a_note(f"h{number}", text, created_at=NOW - 1 - number, visibility=hidden))
+    after = await service.search("merger weather", reader)
+    assert [one.record.id for one in before[0]][0] == [one.record.id for one in after][0] == "n0"
+    assert [(one.record.id, one.score) for one in after] == [(one.record.id, one.score) for one in before[1]]
+
+
+async def test_T308_control_the_words_of_ones_own_records_count(store: Store) -> None:
+    service = service_of(store, HybridSearch(store, lambda: None))
+    for number, text in enumerate(["merger", "weather", *(["weather report"] * 3), *(["note"] * 9)]):
+        await store.create_record(a_note(f"n{number}", text, created_at=NOW + number))
+    for number in range(9):
+        hidden = a_note(f"h{number}", "merger of companies", created_at=NOW - 1 - number)
+        await store.create_record(replace(hidden, visibility=Visibility.PRIVATE))
+    assert (await found(service, "merger weather", BOB))[0] == "n0"
+    assert (await found(service, "merger weather", ANN))[0] == "n1"
+
+
 async def test_T251_control_the_author_finds_a_private_record_and_the_project_its_own(
     store: Store, search: HybridSearch
 ) -> None:

@@ -3,8 +3,8 @@
     words  → candidates from the store's index, the rarest words first → ranked here
     vector → candidates from the signs in memory → ranked by the vectors that the store keeps
 
-Each method gives places to records that the query means and the caller may see, and to no others: so a score says
-nothing about what was left out. Where vectors cannot be had, words are enough, and results say so.
+Each method gives places to records that the query means and the caller may see, and to no others: so neither a score
+nor the order says anything about what was left out. Where vectors cannot be had, words are enough, and results say so.
 """
 
 import asyncio
@@ -112,8 +112,11 @@ class HybridSearch:
             await opened.close()
 
     async def find_by_words(self, words: Sequence[str], query: RecordQuery, project: str) -> list[int]:
-        """The numbers of the records whose words fit best."""
-        whole = match_of(RecordQuery(), project)
+        """The numbers of the records whose words fit best. How rare a word is, is counted in what the caller may see."""
+        seen = RecordQuery(
+            reader=query.reader, public_only=query.public_only, without_sensitive=query.without_sensitive
+        )  # fmt: skip
+        whole = match_of(seen, project)
         matches = [narrowed(whole, [word]) for word in words]
         total, *counts = await self._store.count_matching([whole, *matches], most=_MOST_COUNTED, project=project)
         weights = word_weights(words, counts, total)
