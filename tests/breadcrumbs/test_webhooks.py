@@ -550,3 +550,15 @@ async def test_T304_control_what_stays_as_it_was_is_told(office: Office) -> None
         await office.hooks.step()
 
     assert [one["record"]["context"]["n"] for one in told(server)] == [0, 1, 2]
+
+
+async def test_T309_a_receiver_is_not_told_the_address_of_another_one(office: Office) -> None:
+    async with serving(saying(b"")) as server:
+        await office.subscribe(server, {"schema_name": "subscription.v1"}, BEN)
+        probe = [{"path": "url", "op": "contains", "value": "t=1"}]
+        await office.subscribe(server, {"schema_name": "subscription.v1", "context_match": probe}, BEN)
+        server_of_ann = await office.subscribe(server, {"any_tags": ["never"]}, ANN)
+        await office.work()
+
+    about = [one["record"]["context"]["url"] for one in told(server) if one["record"]["id"] == server_of_ann.id]
+    assert about == ["http://hooks.example/…"]

@@ -417,3 +417,34 @@ async def test_T294_control_its_author_sees_what_it_wrote_and_may_change_how_oft
     longer = await ann.patch(place, json={"ttl": None}, headers={"if-match": "1"})
     assert (longer.json()["uses_left"], longer.json()["context"]) == (None, {"word": "xyzzy"})
     assert "xyzzy" in (await gateway["BEN"].get(f"{RECORDS}?include_context=true")).text
+
+
+HOOK = {"selector": {"any_tags": ["a"]}, "url": "https://hooks.example/services/T1/xyzzy?key=xyzzy"}
+
+
+async def test_T309_the_address_of_a_webhook_is_for_its_author(gateway: Gateway) -> None:
+    """Its path is often all that is needed to send to it. A model could send there, too."""
+    made = await gateway.created(schema_name="subscription.v1", title="Hook", visibility="public", context=HOOK)
+    place, model = f"{RECORDS}/{made['id']}", Caller("cli", Role.MODEL)
+    for name in ("BEN", "EVE"):
+        client = gateway[name]
+        answers = [
+            await client.get(place),
+            await client.get(f"{place}?view=llm"),
+            await client.get(f"{place}/history"),
+            await client.get(f"{RECORDS}?include_context=true"),
+            await client.get(f"{RECORDS}/search?q=hook"),
+        ]
+        assert all("https://hooks.example/…" in answer.text and "xyzzy" not in answer.text for answer in answers)
+    changed = await gateway["BEN"].patch(place, json={"title": "Mine"}, headers={"if-match": "1"})
+    assert (changed.status_code, "xyzzy" in changed.text) == (200, False)
+    raw = await gateway.service.read(made["id"], RUNTIME)
+    assert "xyzzy" not in json.dumps(await gateway.service.llm_view(raw, model))
+    seen, _ = await gateway.service.changes(0, Caller("BEN", Role.WRITER))
+    assert {one.value.record.context["url"] for one in seen} == {"https://hooks.example/…"}
+
+
+async def test_T309_control_its_author_and_admins_see_it(gateway: Gateway) -> None:
+    made = await gateway.created(schema_name="subscription.v1", context=HOOK)
+    for name in ("ANN", "ADA"):
+        assert (await gateway[name].get(f"{RECORDS}/{made['id']}")).json()["context"] == HOOK

@@ -30,7 +30,7 @@ from toolwire.breadcrumbs.new_records import (
 )
 from toolwire.breadcrumbs.record_types import RecordType, RecordTypes, read_definition
 from toolwire.breadcrumbs.responses import Responses, TurnsAndCalls, asks_by_request, asks_for_responses, is_response
-from toolwire.breadcrumbs.rules.access import may_see, require_may_change, require_writer, visible_to
+from toolwire.breadcrumbs.rules.access import may_see, require_may_change, require_writer, shown_to, visible_to
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.configs import is_bound, settings_of
 from toolwire.breadcrumbs.rules.decisions import (
@@ -128,14 +128,14 @@ class RecordService:
         Raises `InvalidRecord`, `NotPermitted`, and `Conflict` where the key was used for another record.
         """
         _, kept = await self._create(new, caller, key)
-        return _shown(kept)
+        return shown_to(kept, caller)
 
     async def create_first(self, new: NewRecord, caller: Caller, *, key: str) -> Record | None:
         """Keep a new record under a key; None where one was kept before. Claims work that must be done once."""
         asked, kept = await self._create(new, caller, key)
         # Ids that follow from the key or the type are the same each time.
         is_first = (kept.id, kept.created_at) == (asked.id, asked.created_at)
-        return _shown(kept) if is_first else None
+        return shown_to(kept, caller) if is_first else None
 
     async def _create(self, new: NewRecord, caller: Caller, key: str) -> tuple[Record, Record]:
         """What was to be kept, and what is kept."""
@@ -259,7 +259,7 @@ class RecordService:
         record = await self._visible(record_id, caller)
         if record.uses_left is not None and counts and caller.role is not Role.RUNTIME:
             record = await self._store.use_record(record.id, project=self.project)
-        return _shown(record)
+        return shown_to(record, caller)
 
     async def listed(
         self,
@@ -335,7 +335,7 @@ class RecordService:
         """
         rows = await self._store.record_changes(cursor, limit=limit, project=self.project)
         seen = [
-            Numbered(row.cursor, replace(row.value, record=_shown(await self._as_now(row.value.record, caller))))
+            Numbered(row.cursor, replace(row.value, record=shown_to(await self._as_now(row.value.record, caller), caller)))
             for row in rows
             if may_see(row.value.record, caller)
         ]
@@ -388,7 +388,8 @@ class RecordService:
         if record.sensitivity is not Sensitivity.NORMAL:
             raise NotPermitted(f"this record is {record.sensitivity}, which models are not shown; ask for view=raw")
         defined = None if record.llm_hints is not None else await self._types.named(record.schema_name)
-        view = await self._views.view(record.context, defined.llm_hints if defined else record.llm_hints)
+        context = shown_to(record, caller).context
+        view = await self._views.view(context, defined.llm_hints if defined else record.llm_hints)
         return {
             "id": record.id,
             "schema_name": record.schema_name,
@@ -555,11 +556,6 @@ class RecordService:
         )  # fmt: skip
 
 
-def _shown(record: Record) -> Record:
-    """A record as it leaves: of a secret, everything but its context."""
-    return replace(record, context={}) if record.sensitivity is Sensitivity.SECRET else record
-
-
 def _tagged(record: Record, defines: str) -> Record:
     """A definition with the tag by which it is found."""
     tags = (tag for tag in record.tags if not tag.startswith("defines:"))
@@ -574,7 +570,7 @@ def _patched_fields(before: Record, patch: Mapping[str, Any]) -> NewRecord:
 def _unused(record: Record, caller: Caller) -> Record:
     """A record as it leaves without being used: of one whose uses are counted, only its author sees what it says."""
     if record.uses_left is None or caller.role is Role.RUNTIME or caller.author == record.created_by:
-        return _shown(record)
+        return shown_to(record, caller)
     return replace(record, context={}, llm_hints=None)
 
 

@@ -22,7 +22,7 @@ from uuid import UUID, uuid4, uuid5
 
 from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.record_json import record_object
-from toolwire.breadcrumbs.rules.access import may_see
+from toolwire.breadcrumbs.rules.access import may_see, shown_to
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.deliveries import (
     COOL_DOWN_S,
@@ -38,6 +38,7 @@ from toolwire.breadcrumbs.rules.deliveries import (
 )
 from toolwire.breadcrumbs.rules.schemas import type_family
 from toolwire.breadcrumbs.rules.selector_index import SelectorIndex
+from toolwire.breadcrumbs.rules.selectors import fits
 from toolwire.breadcrumbs.rules.subscriptions import SUBSCRIPTION, RecordSubscription, read_subscription
 from toolwire.breadcrumbs.service import RecordService
 from toolwire.errors import Conflict, InvalidRecord, NotFound, StoreError, ToolwireError
@@ -309,7 +310,10 @@ class Webhooks:
 
     def _may_hear(self, hook: _Hook, change: RecordChange) -> bool:
         caller = self._caller_of(hook.record.created_by)
-        return caller is not None and change.kind in hook.wanted.kinds and may_see(change.record, caller)
+        if caller is None or change.kind not in hook.wanted.kinds or not may_see(change.record, caller):
+            return False
+        # Of other subscriptions a receiver sees a part: conditions on the rest would tell about that.
+        return not _is_subscription(change) or fits(hook.wanted.selector, shown_to(change.record, caller))
 
     async def _deliver(self, jobs: Iterable[tuple[_Hook, WebhookDelivery, RecordChange]]) -> None:
         """Try each delivery once, those of one subscription in order; what fails is kept to be tried again."""
@@ -373,11 +377,16 @@ class Webhooks:
             left = await self._change(delivery)
             if left is None or not self._may_hear(hook, left):
                 return None
-            return record_object(left.record) if is_open(left.record) else hidden_record(left.record)
+            return self._said(hook, left.record, is_hidden=not is_open(left.record))
         if not self._may_hear(hook, replace(change, record=current)):
             return None
-        is_hidden |= not is_open(current)
-        return hidden_record(change.record) if is_hidden else record_object(change.record)
+        return self._said(hook, change.record, is_hidden=is_hidden or not is_open(current))
+
+    def _said(self, hook: _Hook, record: Record, *, is_hidden: bool) -> dict[str, Any] | None:
+        caller = self._caller_of(hook.record.created_by)
+        if caller is None:
+            return None
+        return hidden_record(record) if is_hidden else record_object(shown_to(record, caller))
 
     async def _change(self, delivery: WebhookDelivery) -> RecordChange | None:
         """The change of a delivery, as it is kept now; None where it is no longer kept."""

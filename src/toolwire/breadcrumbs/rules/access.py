@@ -9,6 +9,8 @@ Models see no personal data and no secrets. The runtime sees everything. What a 
 that asking for it tells nothing.
 """
 
+from urllib.parse import urlsplit
+
 from toolwire.breadcrumbs.rules.callers import Caller, Role
 from toolwire.breadcrumbs.rules.schemas import type_family
 from toolwire.breadcrumbs.rules.subscriptions import SUBSCRIPTION
@@ -29,6 +31,29 @@ def may_see(record: Record, caller: Caller) -> bool:
     if record.visibility is Visibility.PRIVATE:
         return record.created_by == caller.author
     return record.visibility is Visibility.PUBLIC or caller.role is not Role.READER
+
+
+def shown_to(record: Record, caller: Caller) -> Record:
+    """What a caller sees of a record that it may see: no context of a secret, and of the addresses of others the host.
+
+    The path of an address can be a secret of its own: whoever has it may send to that place.
+    """
+    if record.sensitivity is Sensitivity.SECRET:
+        return replace(record, context={})
+    if caller.author == record.created_by or caller.role in (Role.ADMIN, Role.RUNTIME):
+        return record
+    url = record.context.get("url")
+    if not isinstance(url, str) or type_family(record.schema_name) != type_family(SUBSCRIPTION):
+        return record
+    return replace(record, context={**record.context, "url": _host_of(url)})
+
+
+def _host_of(url: str) -> str:
+    try:
+        place = urlsplit(url)
+        return f"{place.scheme}://{place.hostname}/…"
+    except ValueError:
+        return "…"
 
 
 def visible_to(query: RecordQuery, caller: Caller) -> RecordQuery:
