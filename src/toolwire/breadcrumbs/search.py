@@ -112,7 +112,7 @@ class HybridSearch:
             await opened.close()
 
     async def find_by_words(self, words: Sequence[str], query: RecordQuery, project: str) -> list[int]:
-        """The numbers of the records whose words fit best. How rare a word is, is counted in what the caller may see."""
+        """The numbers of the records whose words fit best. A word is as rare as in what the caller may see."""
         seen = RecordQuery(
             reader=query.reader, public_only=query.public_only, without_sensitive=query.without_sensitive
         )  # fmt: skip

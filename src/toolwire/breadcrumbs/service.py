@@ -335,7 +335,9 @@ class RecordService:
         """
         rows = await self._store.record_changes(cursor, limit=limit, project=self.project)
         seen = [
-            Numbered(row.cursor, replace(row.value, record=shown_to(await self._as_now(row.value.record, caller), caller)))
+            Numbered(
+                row.cursor, replace(row.value, record=shown_to(await self._as_now(row.value.record, caller), caller))
+            )
             for row in rows
             if may_see(row.value.record, caller)
         ]
