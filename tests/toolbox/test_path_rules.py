@@ -1,6 +1,7 @@
 """A rule about a path means the file, however it is reached and whichever tool reaches it."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ PERMISSIONS = frozenset({"file_read", "file_write", "shell", "git"})
 ADD = "*** Begin Patch\n*** {} File: uv.lock\n{}*** End Patch"
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository, made once: to copy it takes less than git does to make it."""
+    folder = tmp_path_factory.mktemp("original") / "project"
     (folder / "secrets").mkdir(parents=True)
     (folder / "src").mkdir()
     (folder / "secrets" / "k").write_text(f"{MARK}\n", encoding="utf-8")
@@ -43,6 +45,11 @@ def project(tmp_path: Path) -> Path:
     with (folder / "secrets" / "k").open("a", encoding="utf-8") as file:
         file.write("and more\n")
     return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path, original: Path) -> Path:
+    return shutil.copytree(original, tmp_path / "project", symlinks=True)
 
 
 async def call(
