@@ -23,9 +23,9 @@ _ONLY_JSON = (
     orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )  # fmt: skip
-# Digits as 0, what makes an exponent of them as e, everything else as a blank.
-_SHAPE = bytes(48 if 48 <= code < 58 else 101 if code in b"eE" else 32 for code in range(256))
-_EXPONENT, _MANY_DIGITS = b"0e", b"0" * 16
+# Digits as 0, what makes an exponent of them as e, a point as it is, everything else as a blank.
+_SHAPE = bytes(48 if 48 <= code < 58 else 101 if code in b"eE" else 46 if code == 46 else 32 for code in range(256))
+_EXPONENT, _MANY_DIGITS, _FRACTION = "0e", "0" * 16, ".0"
 _WHOLE = (b".0,", b".0}", b".0]")
 _MANY_BITS = 14_000
 
@@ -37,11 +37,11 @@ def canonical(value: Any) -> bytes:
     except TypeError:  # half a surrogate pair, a large integer, nested too deeply for orjson, or not JSON
         return _written(value)
     # Where orjson writes the canonical form it shows in the bytes: a fraction is written alike, unless it is whole or
-    # has an exponent. What looks otherwise is looked at again. (`in` would first try its left side as a number, and
-    # raise and catch an error for it; `find` takes half the time.)
-    find = body.translate(_SHAPE).find
-    is_short = find(_EXPONENT) < 0 and find(_MANY_DIGITS) < 0 and body.isascii()
-    if is_short and (body.find(b".0") < 0 or not _has_a_whole(body)):
+    # has an exponent. What looks otherwise is looked at again. (As text, since `in` is many times faster there: with
+    # bytes it first tries its left side as a number, and raises and catches an error for it.)
+    shape = body.translate(_SHAPE).decode("latin-1")
+    is_short = _EXPONENT not in shape and _MANY_DIGITS not in shape and body.isascii()
+    if is_short and (_FRACTION not in shape or not _has_a_whole(body)):
         return body
     return body if _is_simple(value) else _written(value)
 
