@@ -100,7 +100,7 @@ def test_a_misspelled_command_or_flag_gets_the_nearest_one(inside: Inside, words
         (["explain", "--call", "nosuch"], Exit.NOT_FOUND, "nosuch"),
         (["explain", "call_1_1"], Exit.DONE, "toolwire explain --call call_1_1"),
         (["explain"], Exit.USAGE, "--call"),
-        (["edge", "init", "pi", "--allow", "fileread"], Exit.USAGE, "--allow fileread: did you mean file_read?"),
+        (["edge", "init", "pi", "--allow", "fileread"], Exit.USAGE, "--allow fileread: did you mean file_read"),
         (["edge", "init", "pi", "--tools", "devise"], Exit.USAGE, "did you mean device?"),
         (["parse", "nofile"], Exit.USAGE, "cannot be read"),
         (["logs", "--filter", "foo"], Exit.USAGE, "choose tool or turn"),
