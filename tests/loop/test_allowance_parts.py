@@ -229,7 +229,7 @@ async def test_a_call_waits_for_what_others_hold_and_not_for_ever() -> None:
     assert await stage.store.reserve_usage(
         Turn("other", agent="bob"), UsageRequest(Spending(0, 5), budget, ("ann", "bob"))
     )
-    ticks = iter([0.0, 1.0, 599.0, 1.0, 600.0])
+    ticks = iter([100.0, 101.0, 699.0, 101.0, 700.0])
     waiting = Allowance(
         stage.store, own, stage.clock, lambda: next(ticks), budget=budget, accounts=("bob",), lends=False, rates={}
     )  # fmt: skip
@@ -290,6 +290,7 @@ async def test_calls_beyond_those_that_a_turn_may_make_are_refused() -> None:
     assert [after[n] is accepted[n] for n in range(4)] == [True, True, False, True]
     refused = after[2].decision
     assert isinstance(refused, Denied)
+    assert refused.call is cards[2].call
     assert (refused.code, after[2].interrupted, after[2].card) == (Code.PERMISSION_DENIED, True, cards[2])
     assert refused.message == (
         "This turn may make 6 calls: it has made 2, and its sub-agents use 2. Answer with what you have."

@@ -27,6 +27,16 @@ class Box:
         return of * 2
 """
 
+SUPER = """
+class Base:
+    def size(self):
+        return 1
+
+class Box(Base):
+    def size(self):
+        return super().size() + 1
+"""
+
 
 def loaded(tmp_path: Path) -> ModuleType:
     module = ModuleType("mutated")
@@ -61,6 +71,16 @@ def test_a_loaded_function_takes_on_a_mutant_and_nothing_else_changes(tmp_path: 
         if mutant.after == "count <= LIMIT":
             assert before[0](3, []) is True
     assert "mutated" not in sys.modules
+
+
+def test_a_mutant_that_does_not_fit_into_its_method_is_not_counted(tmp_path: Path) -> None:
+    source = SUPER
+    module = ModuleType("mutated")
+    module.__file__ = str(tmp_path / "mutated.py")
+    exec(compile(source, module.__file__, "exec"), vars(module))
+    found = {mutant.after: apply(mutant, module) for mutant in mutants(source) if mutant.function == "Box.size"}
+
+    assert found == {"return None": False, "super().size() - 1": True, "2": True}
 
 
 def test_a_mutant_says_in_which_function_it_is() -> None:
