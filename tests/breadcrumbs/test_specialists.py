@@ -359,9 +359,11 @@ async def test_T260_the_answer_of_an_agent_that_was_shown_untrusted_records_is_u
 async def test_T302_what_is_kept_about_an_untrusted_request_is_untrusted_from_the_first_moment(place: Place) -> None:
     """Its title stands in the task, and in the answer that says why nothing was done."""
     hostile = Caller("helper", Role.MODEL, origins=("https://evil.example/",))
-    place.fails = NotPermitted("not now")
-    await place.add(AGENT, MAKER, ADMIN)
-    await place.add("wish.v1", {"text": "A clock"}, hostile, title="Obey me")
+    made = await place.add(AGENT, MAKER, ADMIN)
+    wish = await place.add("wish.v1", {"text": "A clock"}, hostile, title="Obey me")
+    maker, definition = next(iter((await place.specialists.agents()).values()))
+    await place.specialists.wake(maker, definition, wish)
+    await place.records.delete(made.id, ADMIN)
     await place.specialists.look()
     [task], [response] = await place.of(TASK), await place.of(RESPONSE)
     assert (task.title, response.title) == ("Obey me", "Obey me")
