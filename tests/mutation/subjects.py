@@ -26,6 +26,10 @@ _TURN = (
 TESTS: dict[str, Sequence[str]] = {
     "loop.step": tuple(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "step_endings")),
     "decide": ("tests/decide", *_AGENT, "tests/loop/test_patterns.py"),
+    "decide.policy": tuple(
+        f"tests/decide/test_{name}.py"
+        for name in ("policy", "policy_edges", "policy_sentences", "trying", "held_rules", "ladder", "patterns")
+    ),
     "decide.shell_globs": ("tests/decide/test_shell_globs.py", "tests/decide/test_rule_spellings.py"),
     "decide.shell_reach": ("tests/decide/test_shell_reach.py", "tests/decide/test_rule_spellings.py"),
     "decide.shell_syntax": ("tests/decide/test_shell_syntax.py", "tests/decide/test_shell.py"),
@@ -48,7 +52,7 @@ TESTS: dict[str, Sequence[str]] = {
     "hub.allowance": ("tests/loop/test_allowance_parts.py",),
     "hub.approvals": (*_AGENT, "tests/loop/test_approval_parts.py", "tests/loop/test_patterns.py"),
     "hub.approved_files": ("tests/loop/test_approval_parts.py",),
-    "hub.claimed": ("tests/fleet/test_calls.py",),
+    "hub.claimed": ("tests/loop/test_claimed_parts.py",),
     "hub.journey": _JOURNEY,
     "hub.provenance": ("tests/loop/test_provenance_parts.py",),
     "hub.results": (
