@@ -70,10 +70,9 @@ def echoes(
     """What was asked and what came of it, for calls that should make progress; polling tools are left out."""
     known = runtime.toolbox.get
     found: list[Echo] = []
-    for place, call in enumerate(calls):
+    for call, digest, result in zip(calls, digests, results, strict=True):
         if (tool := known(call.name)) is None or not tool.polling:
-            result = results[place]
-            found.append((digests[place], call.name, result.status, result.text))
+            found.append((digest, call.name, result.status, result.text))
     return found
 
 
