@@ -297,7 +297,11 @@ async def test_a_page_that_hangs_does_not_hang_the_tool(visit: Visit) -> None:
     with pytest.raises(ToolFailure) as failed:
         await visit("evaluate", who="busy", scripts=True, timeout_s=2, script="while (true) {}")
     assert failed.value.code is Code.TIMEOUT
-    assert (await visit.read("close", who="busy"))["note"].startswith("the tab is closed")
+    # On a busy machine, Chromium may have died of the page before it is closed.
+    assert (await visit.read("close", who="busy"))["note"] in (
+        "the tab is closed and has forgotten everything", "no tab was open"
+    )  # fmt: skip
+    assert (await visit.read("navigate", who="busy", url=f"{visit.root}/"))["url"] == f"{visit.root}/"
 
 
 def test_a_rule_that_cannot_be_read_allows_nothing() -> None:

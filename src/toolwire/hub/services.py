@@ -90,9 +90,9 @@ class Services:
         self.clock = clock
         self.monotonic = monotonic
         self.new_id = new_id
-        self.recorder = ContextRecorder(store, clock, self.clean)
         self.seal = os.urandom(_SEAL_BYTES)
         self._locks = locks
+        self._recorder: ContextRecorder | None = None
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
         self.detached: set[asyncio.Task[None]] = set()
         self.detached_lease_s = DETACHED_LEASE_S
@@ -107,6 +107,13 @@ class Services:
         if self._locks is None:
             self._locks = SharedLocks(Resources(), self.store, self.new_id)
         return self._locks
+
+    @property
+    def recorder(self) -> ContextRecorder:
+        """Keeps what tools say about their own calls."""
+        if self._recorder is None:
+            self._recorder = ContextRecorder(self.store, self.clock, self.clean)
+        return self._recorder
 
     @property
     def shown_output(self) -> ShownOutput:

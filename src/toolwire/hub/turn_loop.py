@@ -70,9 +70,9 @@ def echoes(
     """What was asked and what came of it, for calls that should make progress; polling tools are left out."""
     known = runtime.toolbox.get
     found: list[Echo] = []
-    for call, digest, result in zip(calls, digests, results, strict=True):
+    for call, arguments, result in zip(calls, digests, results, strict=True):
         if (tool := known(call.name)) is None or not tool.polling:
-            found.append((digest, call.name, result.status, result.text))
+            found.append((arguments, call.name, result.status, result.text))
     return found
 
 
