@@ -99,6 +99,29 @@ async def test_every_message_five_times_and_shuffled_has_each_effect_once(broker
         assert sorted(device.effects) == sorted(f"b{number}" for number in range(20))
 
 
+async def test_a_call_that_was_refused_does_not_run_when_its_command_comes_again(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    """Whoever sent it was told that it was not started, and may have sent another in its place."""
+    async with pair(tmp_path, mosquitto, "[limits]\nslots = 1\nqueue = 1\n") as (device, orchestrator):
+        ask, tool = orchestrator.ask, orchestrator.tool
+        await ask(orchestrator.command(CommandKind.DRAIN))
+        drained = await ask(tool("press", {"button": "drained"}))
+        await ask(orchestrator.command(CommandKind.DRAIN, {"resume": True}))
+        hanging = [await orchestrator.send(tool("hang", {"name": "h"})) for _ in range(2)]
+        await orchestrator.settled()
+        full = await ask(tool("press", {"button": "full"}))
+        for one in hanging:
+            await ask(orchestrator.command(CommandKind.CANCEL, {"record_id": one.record_id}))
+            await orchestrator.report_on(one)
+        for report, button in ((drained, "drained"), (full, "full")):
+            again = await ask(tool("press", {"button": button}, record_id=report.record_id))
+            assert (report.body["refused"], again.body["refused"]) == ("busy", "busy")
+            assert again.body["error"] == report.body["error"]
+        assert (await ask(tool("press", {"button": "another"}))).status == "success"
+        assert set(device.effects) == {"h", "another"}
+
+
 async def test_a_repeated_call_answers_the_newest_command_and_another_call_by_its_id_is_refused(
     mosquitto: AnyBroker, tmp_path: Path
 ) -> None:

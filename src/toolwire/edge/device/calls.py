@@ -25,6 +25,7 @@ from toolwire.protocol.context import CallInfo
 from toolwire.protocol.outcomes import Code
 from toolwire.wire.mqtt.commands import EdgeCommand, ToolRequest, read_stored_command, read_tool_request
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
+from toolwire.wire.mqtt.reports import refusal_body
 from toolwire.wire.mqtt.results import write_tool_result
 
 _log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class CallPool:
             return RefusedMessage(RefusalCode.DIGEST_MISMATCH, "digest is not that of the parameters", "digest")
         row = _new_row(command, request, harmless=self.tools.is_harmless(request.tool))
         if row.key not in self._running and (stop := await self._stops(command, row)):
-            return stop
+            return stop if stop.code is not RefusalCode.BUSY else await self._keep_refusal(row, command, stop)
         call = call_of(command, request.tool, request.parameters)
         if row.key in self._running:
             return await self._repeat(row, command, acknowledge)
@@ -182,6 +183,16 @@ class CallPool:
             return left
         why = "takes no more calls" if not self.takes_calls else f"has {len(self._running)} calls already"
         return RefusedMessage(RefusalCode.BUSY, f"the call was not started: this device {why}; try again later")
+
+    async def _keep_refusal(self, row: JournalRow, command: EdgeCommand, stop: RefusedMessage) -> RefusedMessage | None:
+        """Write down that a call was refused: whoever sent it is told so, and its command may come again later."""
+        body = orjson.dumps(refusal_body(stop, str(_tool_payload(command)["tool"])))
+        refused = JournalRow(row.key, row.digest, row.epoch, CallState.FINISHED, row.harmless, row.command, body)
+        opening = await self._journal.accept(refused, self.kept_until(command))
+        if opening.before is not None:  # the same command came twice, and the other one was taken meanwhile
+            return None if row.key in self._running else await self._answer_known(row, opening)
+        await self._journal.set_delivered(row.key)
+        return stop
 
     async def _begin(
         self,
