@@ -23,7 +23,7 @@ os.environ["OMP_WAIT_POLICY"] = "passive"
 # To make a failing example small takes up to five minutes where each try opens stores or processes, so that is done on
 # demand: `pytest --hypothesis-profile=shrink TEST`. The failure shows how to run its example again.
 _FOUND = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
-settings.register_profile("suite", deadline=None, max_examples=100, phases=_FOUND, print_blob=True, database=None)
+settings.register_profile("suite", deadline=None, max_examples=50, phases=_FOUND, print_blob=True, database=None)
 settings.register_profile("shrink", deadline=None, max_examples=100, phases=tuple(Phase))
 settings.register_profile("thorough", deadline=None, max_examples=2_000, phases=tuple(Phase))
 settings.load_profile("suite")
