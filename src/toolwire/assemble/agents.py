@@ -105,7 +105,6 @@ async def open_agent(
 
     Its calls over the bus are sent by the `link` of this process; without one, the agent waits for their results. With
     `leaves_turns` it does not wait for devices that are offline: its turns do, and are taken up again.
-
     One that `resumes` a turn has no tools that the turn had not. Of the built-in tools `only` the named
     one is made, for a single call. What the model says is kept in the file `record`, if there is one.
     """
@@ -114,14 +113,9 @@ async def open_agent(
     async with AsyncExitStack() as closing:
         on_devices = await _devices(project, store, closing, only)
         grant = _grant(project, spec, resumes=resumes is not None)
-        tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
-        model = model_of(project, spec.model, tallies, record)
-        closing.push_async_callback(model.close)
-        tell = None
-        if project.settings.approval.webhook is not None:
-            tell = await closing.enter_async_context(webhook.open_webhook(project))
+        model = await _model(project, store, spec.model, record, closing)
+        tell = await _notifier(project, closing)
         telemetry = telemetry_of(project)
-        events = events if telemetry is None else _telling(events, telemetry)
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
         kept = _AgentRecords(project, store, closing)
         made = _AgentFactory(
@@ -146,12 +140,29 @@ async def open_agent(
             project=project.name,
             max_tokens=spec.model.max_tokens,
             temperature=spec.model.temperature,
-            events=events,
+            events=events if telemetry is None else _telling(events, telemetry),
             spec=kept_spec(spec, tuple(toolbox.names)),
             result_schema=json.loads(spec.result_schema) if spec.result_schema else None,
         )
         closing.push_async_callback(agent.runtime.close)
         yield agent
+
+
+async def _model(
+    project: ProjectFolder, store: Store, chosen: ModelSpec, record: str, closing: AsyncExitStack
+) -> ChatModel:
+    """The model of a spec, closed at the end."""
+    tallies = await store.formats() if chosen.name and chosen.formats.coach else ()
+    model = model_of(project, chosen, tallies, record)
+    closing.push_async_callback(model.close)
+    return model
+
+
+async def _notifier(project: ProjectFolder, closing: AsyncExitStack) -> Tell | None:
+    """What tells the project's webhook of approval requests; None where it has none."""
+    if project.settings.approval.webhook is None:
+        return None
+    return await closing.enter_async_context(webhook.open_webhook(project))
 
 
 async def _devices(project: ProjectFolder, store: Store, closing: AsyncExitStack, only: str) -> "DeviceLink | None":

@@ -46,6 +46,14 @@ Prefix = Annotated[
     str | None, typer.Option("--prefix", metavar="WORDS", help="How topics begin; else evoclaw, or as before.")
 ]
 
+AsRequest = Annotated[
+    bool, typer.Option("--request", help="On the device itself: make its keys there, and ask for a certificate.")
+]
+AcceptedSkills = Annotated[
+    list[str] | None,
+    typer.Option("--accept-skill", metavar="NAME", help='A skill that may be pushed to it; "*" is any.'),
+]
+
 
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The device: its name at the broker and in topics.")],
@@ -53,10 +61,7 @@ def init(
     broker: Broker = None,
     nats: Nats = None,
     prefix: Prefix = None,
-    request: Annotated[
-        bool,
-        typer.Option("--request", help="On the device itself: make its keys there, and ask for a certificate."),
-    ] = False,
+    request: AsRequest = False,
     allow: Annotated[
         list[str] | None,
         typer.Option("--allow", metavar="PERMISSION", help="What its tools may do; may be given again."),
@@ -66,10 +71,7 @@ def init(
         list[str] | None, typer.Option("--gpio-in", metavar="PIN", help='A pin that is read: 17, "22 up".')
     ] = None,
     gpio_out: Annotated[list[str] | None, typer.Option("--gpio-out", metavar="PIN", help="A pin that is set.")] = None,
-    accept_skill: Annotated[
-        list[str] | None,
-        typer.Option("--accept-skill", metavar="NAME", help='A skill that may be pushed to it; "*" is any.'),
-    ] = None,
+    accept_skill: AcceptedSkills = None,
     program: Annotated[
         str | None, typer.Option("--program", metavar="PATH", help="Where the device has toolwire, for its service.")
     ] = None,
