@@ -231,7 +231,7 @@ class Scheduler:
     async def _owner(self, record: Record, definition: ScheduleDefinition) -> Caller:
         """Who writes what a schedule creates: with no more rights than the one who made the schedule had.
 
-        For an agent those are the rights of the turn that made it, whoever has changed the schedule since.
+        For an agent those are the rights of the turn that made it, even if others have changed the schedule since.
         """
         if definition.grant is None:
             return Caller(record.created_by, Role.ADMIN, origins=record.origins)

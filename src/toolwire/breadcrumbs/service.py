@@ -216,9 +216,7 @@ class RecordService:
             require_may_decide(before, caller, authors)
         if expected is not None:
             _require_version(before, expected)
-        after = replace(
-            self._written(before, caller), tags=decided_tags(before.tags, approve=approve)
-        )  # fmt: skip
+        after = replace(self._written(before, caller), tags=decided_tags(before.tags, approve=approve))
         row = self._audit_row("record_approved" if approve else "record_rejected", after, caller)
         row = replace(row, detail={**row.detail, "reason": reason})
         with _told_as_version_conflict():
@@ -442,9 +440,8 @@ class RecordService:
     def _patched(self, before: Record, patch: Mapping[str, Any], caller: Caller) -> Record:
         """The next version of a record, in the clear."""
         if before.sensitivity is Sensitivity.SECRET:
-            _patched_fields(
-                replace(before, context={}), patch
-            )  # what is wrong with the patch is told; not what it meets
+            # What is wrong with the patch itself is told; what it meets in the secret is not.
+            _patched_fields(replace(before, context={}), patch)
             before = replace(before, context=self._sealer().unseal(before.context, before.id))
             try:
                 asked = _patched_fields(before, patch)

@@ -36,7 +36,7 @@ def may_see(record: Record, caller: Caller) -> bool:
 def shown_to(record: Record, caller: Caller) -> Record:
     """What a caller sees of a record that it may see: no context of a secret, and of the addresses of others the host.
 
-    The path of an address can be a secret of its own: whoever has it may send to that place.
+    The path of an address can be a secret of its own: all who have it may send to that place.
     """
     if record.sensitivity is Sensitivity.SECRET:
         return replace(record, context={})

@@ -185,7 +185,7 @@ class CallPool:
         return RefusedMessage(RefusalCode.BUSY, f"the call was not started: this device {why}; try again later")
 
     async def _keep_refusal(self, row: JournalRow, command: EdgeCommand, stop: RefusedMessage) -> RefusedMessage | None:
-        """Write down that a call was refused: whoever sent it is told so, and its command may come again later."""
+        """Write down that a call was refused: its sender is told so, and its command may come again later."""
         body = orjson.dumps(refusal_body(stop, str(_tool_payload(command)["tool"])))
         refused = JournalRow(row.key, row.digest, row.epoch, CallState.FINISHED, row.harmless, row.command, body)
         opening = await self._journal.accept(refused, self.kept_until(command))
