@@ -5,6 +5,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -170,6 +171,34 @@ async def test_the_journal_goes_on_after_what_it_cannot_write(tmp_path: Path) ->
             await journal.note_event(1.0, "x", {"a": object()})
         await journal.note_event(2.0, "y", {})
         assert [event.kind for event in await journal.events()] == ["y"]
+
+
+async def test_a_call_that_could_not_be_written_down_never_runs_and_one_that_ran_is_never_called_refused(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    async with pair(tmp_path, mosquitto) as (device, orchestrator):
+        ask, tool = orchestrator.ask, orchestrator.tool
+        before = await ask(tool("press", {"button": "before"}))
+        with closing(sqlite3.connect(tmp_path / "journal.db")) as journal:
+            for number, change in enumerate(("INSERT", "UPDATE")):
+                fails = f"BEFORE {change} ON calls BEGIN SELECT RAISE(FAIL, 'the disk is full'); END"
+                journal.execute(f"CREATE TRIGGER full_{number} {fails}")
+            journal.commit()
+            refused = await ask(tool("press", {"button": "refused"}))
+            known = await ask(tool("press", {"button": "before"}, record_id=before.record_id))
+            for number in range(2):
+                journal.execute(f"DROP TRIGGER full_{number}")
+            journal.commit()
+            again = [await ask(tool("press", {"button": "refused"}, record_id=refused.record_id)) for _ in range(2)]
+            kept = journal.execute("SELECT count(*) FROM calls WHERE state = 'finished'").fetchone()
+        assert (await ask(tool("press", {"button": "after"}))).status == "success"
+
+    assert refused.body["refused"] == "busy"
+    assert "the disk is full" in str(refused.body["error"])
+    assert known.status == "success"
+    assert [one.body["error"] for one in again] == [refused.body["error"]] * 2
+    assert kept == (2,)
+    assert device.effects == ["before", "after"]
 
 
 async def test_a_cancel_after_the_end_hides_no_report_and_a_lost_call_is_said(

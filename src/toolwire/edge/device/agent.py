@@ -263,7 +263,7 @@ class EdgeAgent:
             else:
                 refused = await self._control(command)
                 acknowledge()
-        except StoreUnavailable as lost:  # not acknowledged: the broker sends it again, perhaps to a better disk
+        except StoreUnavailable as lost:
             refused = RefusedMessage(RefusalCode.BUSY, f"the command was not started: {lost}")
         if refused is not None:
             acknowledge()

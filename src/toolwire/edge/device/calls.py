@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -30,6 +31,7 @@ from toolwire.wire.mqtt.results import write_tool_result
 
 _log = logging.getLogger(__name__)
 _ANY_CALL = ""
+_MOST_UNWRITTEN = 10_000
 
 
 class _RunningCall:
@@ -72,6 +74,7 @@ class CallPool:
         self._slots = asyncio.Semaphore(limits.slots)
         self._running: dict[str, _RunningCall] = {}
         self._at_work = 0
+        self._unwritten: dict[str, RefusedMessage] = {}  # refusals that are not in the journal
         self.takes_calls = True
 
     @property
@@ -93,17 +96,10 @@ class CallPool:
         if command.digest and command.digest != digest(request.parameters):
             return RefusedMessage(RefusalCode.DIGEST_MISMATCH, "digest is not that of the parameters", "digest")
         row = _new_row(command, request, harmless=self.tools.is_harmless(request.tool))
-        if row.key not in self._running and (stop := await self._stops(command, row)):
-            return stop if stop.code is not RefusalCode.BUSY else await self._keep_refusal(row, command, stop)
-        call = call_of(command, request.tool, request.parameters)
-        if row.key in self._running:
-            return await self._repeat(row, command, acknowledge)
-        running = self._running[row.key] = _RunningCall(command, call)
         try:
-            return await self._begin(running, row, request, info, acknowledge)
-        finally:
-            if running.task is None:
-                del self._running[row.key]
+            return await self._take(command, row, request, info, acknowledge)
+        except StoreUnavailable as lost:
+            return await self._without_journal(row, lost)
 
     def kept_until(self, command: EdgeCommand) -> float:
         """Until when the journal remembers a command: never for less time than that may still begin something."""
@@ -168,8 +164,55 @@ class CallPool:
 
     # One call
 
+    async def _take(
+        self,
+        command: EdgeCommand,
+        row: JournalRow,
+        request: ToolRequest,
+        info: CallInfo,
+        acknowledge: Callable[[], None],
+    ) -> RefusedMessage | None:
+        if row.key not in self._running and (stop := await self._stops(command, row)):
+            return stop if stop.code is not RefusalCode.BUSY else await self._keep_refusal(row, command, stop)
+        call = call_of(command, request.tool, request.parameters)
+        if row.key in self._running:
+            return await self._repeat(row, command, acknowledge)
+        running = self._running[row.key] = _RunningCall(command, call)
+        try:
+            return await self._begin(running, row, request, info, acknowledge)
+        finally:
+            if running.task is None:
+                del self._running[row.key]
+
+    async def _without_journal(self, row: JournalRow, lost: StoreUnavailable) -> RefusedMessage | None:
+        """The journal cannot be written: refuse a call that it does not have, and remember that in this process.
+
+        Where it cannot be read either, nothing is said and nothing acknowledged: the call may have run before.
+        """
+        _log.error("a command could not be written down: %s", lost)
+        if row.key in self._running:  # its own report answers
+            return None
+        with suppress(StoreUnavailable):
+            if (before := await self._journal.find(row.key)) is not None:
+                if (fault := _repetition_fault(row, before)) is not None:
+                    return fault
+                return await self._tell_result(before, row.command)
+            while len(self._unwritten) >= _MOST_UNWRITTEN:
+                del self._unwritten[next(iter(self._unwritten))]
+            said = f"the call was not started: {lost}"
+            return self._unwritten.setdefault(row.key, RefusedMessage(RefusalCode.BUSY, said))
+        return None
+
+    async def _tell_result(self, kept: JournalRow, command: bytes) -> RefusedMessage | None:
+        if kept.body is not None:
+            told = JournalRow(kept.key, kept.digest, kept.epoch, kept.state, kept.harmless, command, kept.body)
+            await self._reporter.deliver(told)
+        return None
+
     async def _stops(self, command: EdgeCommand, row: JournalRow) -> RefusedMessage | None:
         """Why a command must not start a call; one that the journal knows is never stopped here."""
+        if (told := self._unwritten.get(row.key)) is not None:
+            return told
         left = self._clocks.seconds_left(command)
         if (
             isinstance(left, float)
@@ -189,6 +232,7 @@ class CallPool:
         body = orjson.dumps(refusal_body(stop, str(_tool_payload(command)["tool"])))
         refused = JournalRow(row.key, row.digest, row.epoch, CallState.FINISHED, row.harmless, row.command, body)
         opening = await self._journal.accept(refused, self.kept_until(command))
+        self._unwritten.pop(row.key, None)
         if opening.before is not None:  # the same command came twice, and the other one was taken meanwhile
             return None if row.key in self._running else await self._answer_known(row, opening)
         await self._journal.set_delivered(row.key)
