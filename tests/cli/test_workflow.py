@@ -81,17 +81,21 @@ def test_a_step_that_needs_approval_waits_for_it_and_goes_on(painter: Inside, tm
     steps = [
         {"id": "a", "tool": "echo", "input": {"message": "red"}},
         {"id": "b", "tool": "paint", "input": {"colour": "${a.echo}"}},
+        {"id": "c", "tool": "calculator", "input": {"expression": "1 / 0"}, "dependencies": ["b"]},
     ]
     ran = painter("workflow", "run", written(tmp_path, steps))
     assert ran.code == Exit.WAITING
     turn, approval = waiting(painter)
     assert f"--resume {turn}" in ran.err
     assert painter("approve", approval).code == 0
-    assert painter("ask", "--resume", turn, "--json").code == 0
+    assert painter("ask", "--resume", turn, "--json").code == Exit.FAILED  # as `workflow run` does for the last step
     assert (tmp_path / "painted").read_text() == "red\n"
 
 
-def test_a_workflow_that_is_killed_goes_on_and_repeats_no_finished_step(stage: Stage) -> None:
+@pytest.mark.parametrize("stopped_by", [signal.SIGKILL, signal.SIGINT])
+def test_a_workflow_that_is_stopped_goes_on_and_repeats_no_finished_step(
+    stage: Stage, stopped_by: signal.Signals
+) -> None:
     stage.settings('[tools]\nmodules = ["mine:tools"]\n')
     stage.module("mine", MARKERS)
     ledger = Ledger(stage.folder)
@@ -102,7 +106,7 @@ def test_a_workflow_that_is_killed_goes_on_and_repeats_no_finished_step(stage: S
     ]
     process = stage.start("workflow", "run", written(stage.folder, steps))
     ledger.wait_until_a_tool_hangs()
-    os.kill(process.pid, signal.SIGKILL)
+    os.kill(process.pid, stopped_by)
     process.communicate()
     (stage.folder / "calm").touch()
     ran = stage.run("ask", "--resume", "--json")

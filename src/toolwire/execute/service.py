@@ -26,7 +26,7 @@ from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context, Recorder
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect, Service, Tool
+from toolwire.protocol.tools import Service, Tool
 from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import (
     BadFrame,
@@ -43,7 +43,6 @@ MARGIN_S = 5.0
 """How much longer than its tool a service may take to say that the time is over."""
 
 GRACE_S = 3.0
-_REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
 _log = logging.getLogger(__name__)
 
 
@@ -268,7 +267,7 @@ async def _record_late(channel: SocketChannel, message: Json, recorder: Recorder
 def _lost(allowed: Allowed, reason: str) -> ToolResult:
     """The result of a call that was delivered, and whose own result never came."""
     name = allowed.call.name
-    if allowed.tool.effect in _REPEATABLE:
+    if allowed.tool.effect.is_repeatable:
         message = f"{name!r} failed: {reason}. Nothing is left half done; it can be called again."
         return ToolResult.failed(allowed.call, Code.UNAVAILABLE, message)
     message = (

@@ -28,7 +28,6 @@ QUEUE_S = 3_600.0
 """How long a call may wait for a worker."""
 
 _USUAL = Limits()
-_REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
 
 
 def traced_origin(context: Context) -> CallOrigin:
@@ -169,7 +168,7 @@ class BusDispatcher:
             write_parcel(parcel),
             now if self._relay is None else now + FIRST_PAUSE_S,
             now + self._queue_s,
-            repeatable=journaled or tool.effect in _REPEATABLE,
+            repeatable=journaled or tool.effect.is_repeatable,
         )
 
     async def close(self) -> None:

@@ -6,14 +6,17 @@ turn like any other: its calls are judged, recorded, leased and resumed, and no 
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from toolwire.errors import ModelRefused
 from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
-from toolwire.plan.workflows import CALLS_PER_ROUND, CallOutcome, StepCall, Workflow, WorkflowProgress, progress
+from toolwire.plan.workflows import CALLS_PER_ROUND, MOST_ATTEMPTS, CallOutcome, StepCall, Workflow, progress
 from toolwire.protocol.calls import CallOptions, ToolCall, ToolResult
 from toolwire.protocol.chat import Delta, Message, Reply, Request, ResultsMessage, UserMessage
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import WORKFLOW_MODEL, Limits
 from toolwire.protocol.values import replace
 
@@ -29,7 +32,7 @@ class WorkflowModel:
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:  # noqa: ARG002
         """Raises ModelRefused where the question is not a workflow that can be run."""
         workflow = workflow_in(request.messages, {tool.name for tool in request.tools})
-        now = progress(workflow, outcomes_in(request.messages))
+        now = progress(workflow, outcomes_in(request.messages, request.tools))
         if request.tools_off or not now.calls:
             return Reply(json.dumps(now.report(), ensure_ascii=False), model=self.name)
         if delay_s := max(call.delay_s for call in now.calls):
@@ -65,8 +68,13 @@ def workflow_in(messages: Iterable[Message], tools: Iterable[str] | None = None)
         raise ModelRefused(f"the workflow cannot be run: {faults}") from None
 
 
-def outcomes_in(messages: Iterable[Message]) -> Mapping[str, CallOutcome]:
-    """What came of the calls since the last question, by the keys of the steps."""
+def outcomes_in(messages: Iterable[Message], tools: Iterable[Tool]) -> Mapping[str, CallOutcome]:
+    """What came of the calls since the last question, by the keys of the steps.
+
+    A call that was interrupted has no outcome where it may be repeated: its step runs again.
+    """
+    repeatable = {tool.name for tool in tools if tool.effect.is_repeatable}
+    interrupted: Counter[str] = Counter()
     found: dict[str, CallOutcome] = {}
     calls: tuple[ToolCall, ...] = ()
     for said in messages:
@@ -77,13 +85,13 @@ def outcomes_in(messages: Iterable[Message]) -> Mapping[str, CallOutcome]:
                 calls = said.calls
             case ResultsMessage(results):
                 for call, result in zip(calls, results, strict=False):
-                    found[call.alias or call.name] = _outcome(result)
+                    key = call.alias or call.name
+                    if result.status is Status.CANCELED and call.name in repeatable:
+                        interrupted[key] += 1
+                        if interrupted[key] <= MOST_ATTEMPTS:
+                            continue
+                    found[key] = _outcome(result)
     return found
-
-
-def progress_in(messages: tuple[Message, ...]) -> WorkflowProgress:
-    """How the workflow of a turn stands. Raises ModelRefused."""
-    return progress(workflow_in(messages), outcomes_in(messages))
 
 
 def _outcome(result: ToolResult) -> CallOutcome:

@@ -43,6 +43,10 @@ class Effect(StrEnum):
     TRANSACTIONAL = "transactional"
     UNSAFE = "unsafe"
 
+    @property
+    def is_repeatable(self) -> bool:
+        return self in (Effect.PURE, Effect.IDEMPOTENT)
+
 
 class Delivery(StrEnum):
     """Who gets a result: the model, which goes on with it, or the user, which ends the turn."""

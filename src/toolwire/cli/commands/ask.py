@@ -1,5 +1,6 @@
 """`toolwire ask`: a question, a model, tools, and an answer."""
 
+import json
 from collections.abc import Coroutine
 from time import perf_counter
 from typing import Annotated, Any
@@ -61,7 +62,7 @@ from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.watch import Watcher, Watchers
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
 from toolwire.protocol.attached_text import attach
-from toolwire.protocol.turns import TurnKind
+from toolwire.protocol.turns import WORKFLOW_MODEL, TurnKind
 
 LARGEST_QUESTION = 1024 * 1024
 
@@ -132,7 +133,17 @@ def ask(
         screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
     else:
         show_summary(screen, place, answer, elapsed_ms)
-    return Exit.DONE if answer.reason in ENDED_WELL else Exit.FAILED
+    return Exit.DONE if _ended_well(answer) else Exit.FAILED
+
+
+def _ended_well(answer: Answer) -> bool:
+    """A workflow that was resumed says in its report whether steps have failed."""
+    if answer.reason not in ENDED_WELL or answer.turn.model != WORKFLOW_MODEL:
+        return answer.reason in ENDED_WELL
+    try:
+        return not json.loads(answer.text)["errors"]
+    except ValueError:
+        return False
 
 
 def read_question(words: str | None, *, stdin: bool | None, as_json: bool) -> str:
