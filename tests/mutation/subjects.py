@@ -10,12 +10,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "toolwire"
 _HUB_PARTS = ("tests/loop/test_hub_parts.py",)
 _AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
 _LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
-_JOURNEY = (
-    *_HUB_PARTS,
-    *_AGENT,
-    *(f"tests/loop/test_{name}.py" for name in ("after_execution", "call_order", "canceled_calls", "detached_calls")),
-    *(f"tests/loop/test_{name}.py" for name in ("dispatched_calls", "durable_steps", "taint", "waiting_calls")),
-)
+_JOURNEY = ("tests/loop/test_journey_parts.py",)
 _TURN = (
     *_HUB_PARTS,
     *_AGENT,
@@ -60,7 +55,7 @@ TESTS: dict[str, Sequence[str]] = {
         *("tests/envelope/test_results_in_envelopes.py", "tests/execute/test_promised_outputs.py"),
     ),
     "hub.shared_locks": ("tests/loop/test_lock_parts.py",),
-    "hub.runtime": _JOURNEY,
+    "hub.runtime": ("tests/loop/test_runtime_parts.py", *_JOURNEY),
     "hub.turn_loop": _TURN,
     "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
 }

@@ -276,10 +276,8 @@ class Journey:
 
     async def _result_of_another(self, arrival: AwaitsResult | None) -> ToolResult | None:
         """The result that another process writes down, once it is there; None where it is not waited for so long."""
-        emit = self._emit
-        if emit is not None and not self._announced:
-            emit(CallStarted(self._card.call))
-            self._announced = True
+        if self._emit is not None:
+            self._emit(CallStarted(self._card.call))
         if arrival is None:
             return await self._look_for_result(asyncio.sleep, _FIRST_LOOK_S)
         try:

@@ -1,0 +1,289 @@
+"""The runner of turns by itself: what a model is asked, what is counted, and how a turn is left."""
+
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from toolwire import Agent, Approval, Context, Limits, MemoryStore, Tier, ToolResult, tool
+from toolwire.errors import StoreUnavailable, Suspended
+from toolwire.hub.event_hub import EventHub
+from toolwire.protocol.calls import Allowed, Text
+from toolwire.protocol.chat import Note, Reply, Request, TextDelta, Usage
+from toolwire.protocol.events import (
+    Event,
+    ModelAsked,
+    ModelReplied,
+    Noted,
+    TurnEnded,
+    TurnStarted,
+    TurnWaiting,
+)  # fmt: skip
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.values import replace
+from toolwire.record.contract import TurnStats
+from toolwire.testing import FrozenClock, ScriptedModel, call, says
+
+
+@tool
+async def paint(colour: str = "red") -> str:
+    """Paint."""
+    return colour
+
+
+class Noting(MemoryStore):
+    """Notes how turns end, and how they are left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stats: list[TurnStats] = []
+        self.left: list[Turn] = []
+
+    async def end(self, turn: Turn, stats: TurnStats) -> None:
+        self.stats.append(stats)
+        await super().end(turn, stats)
+
+    async def release(self, turn: Turn) -> None:
+        self.left.append(turn)
+        await super().release(turn)
+
+
+def of(events: Sequence[Event], kind: type[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+# What is counted
+
+
+class Bench:
+    """Says of every call that it took very long."""
+
+    async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
+        await asyncio.sleep(0)  # the others begin
+        return ToolResult(context.call_id, allowed.tool.name, Status.SUCCESS, (Text("done"),), elapsed_ms=100_000.0)
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+async def test_times_are_in_milliseconds_and_no_longer_than_it_took() -> None:
+    """Calls that ran at once saved what they took together, apart from the time that the step took."""
+    store, events, began = Noting(), list[Event](), perf_counter()
+    model = ScriptedModel([call("paint"), call("paint"), call("paint")], call("paint"), [call("paint")] * 2, "Done.")
+    agent = Agent(model, [paint], store=store, executor=Bench(), limits=Limits(repeats=9))
+    await agent.ask("Paint", on_event=events.append)
+    took_ms = (perf_counter() - began) * 1000
+    [stats], [ended] = store.stats, of(events, TurnEnded)
+    replied_ms = [event.elapsed_ms for event in of(events, ModelReplied)]
+    assert (stats.batches, stats.max_concurrency, stats.calls, stats.iterations) == (2, 3, 6, 4)
+    assert 500_000 - took_ms <= stats.saved_ms <= 500_000
+    assert 0 < stats.duration_ms == ended.elapsed_ms <= took_ms
+    assert all(one > 0 for one in replied_ms)
+    assert sum(replied_ms) <= ended.elapsed_ms
+
+
+async def test_what_people_took_is_no_work_of_a_batch() -> None:
+    store, clock, began = Noting(), FrozenClock(), perf_counter()
+
+    async def yes(_: Any) -> Approval:
+        clock.advance(50.0)
+        return Approval(granted=True, by="ann")
+
+    @tool(requires_confirmation=True, tier=Tier.WALK)
+    async def launch() -> str:
+        """Launch."""
+        return "gone"
+
+    model = ScriptedModel([call("launch"), call("paint")], "Done.")
+    agent = Agent(model, [launch, paint], store=store, approve=yes, executor=Bench())
+    agent.runtime.monotonic = clock
+    answer = await agent.ask("Launch")
+    [stats] = store.stats
+    assert 250_000 - (perf_counter() - began) * 1000 <= stats.saved_ms <= 250_000
+    assert (answer.turn.waited_s, stats.wall_s) == (50.0, 0.0)
+
+
+async def test_a_turn_says_what_it_used_and_where_it_failed() -> None:
+    @tool
+    def burn() -> str:
+        """Burn."""
+        raise ValueError("smoke")
+
+    store = Noting()
+    usage = Usage(10, 4, cost_usd=0.5)
+    model = ScriptedModel(says("", call("burn"), usage=usage), says("Smoke.", usage=usage))
+    await Agent(model, [burn], store=store).ask("Burn")
+    [stats] = store.stats
+    assert (stats.calls, stats.failed_calls, stats.input_tokens, stats.output_tokens) == (1, 1, 20, 8)
+    assert (stats.cost_usd, stats.formats, stats.batches) == (1.0, (), 0)
+
+
+# What the model is asked
+
+
+async def test_a_model_is_asked_with_the_settings_of_its_agent_and_tells_its_words() -> None:
+    events: list[Event] = []
+    model = ScriptedModel("Hello.")
+    model.losses = lambda tools: tuple(f"no examples of {one.name}" for one in tools)  # type: ignore[attr-defined]
+    await Agent(model, [paint], system="Be kind.", max_tokens=77, temperature=0.3).ask("Hi", on_event=events.append)
+    [request] = model.requests
+    assert (request.max_tokens, request.temperature, request.system, request.tools_off) == (77, 0.3, "Be kind.", False)
+    assert [one.name for one in request.tools] == ["paint"]
+    [started] = of(events, TurnStarted)
+    assert (started.question, started.tools, started.resumed) == ("Hi", ("paint",), False)
+    assert started.lost == ("no examples of paint",)
+    assert [event.iteration for event in of(events, ModelAsked)] == [1]
+    assert [event.iteration for event in of(events, ModelReplied)] == [1]
+    assert of(events, TextDelta)
+
+
+async def test_without_a_watcher_of_its_own_a_model_streams_only_for_those_who_want_that() -> None:
+    class Model(ScriptedModel):
+        streamed: list[bool]
+
+        async def ask(self, request: Request, on_delta: Any = None) -> Reply:
+            self.streamed = [*getattr(self, "streamed", []), on_delta is not None]
+            return await super().ask(request, on_delta)
+
+    for deltas, streams in ((True, True), (False, False)):
+        hub, seen = EventHub(), list[Any]()
+        hub.watch(seen.append, deltas=deltas)
+        model = Model("Hello.")
+        await Agent(model, events=hub).ask("Hi")
+        assert (model.streamed, bool(seen)) == ([streams], True)
+    model = Model("Hello.")
+    await Agent(model).ask("Hi")
+    assert model.streamed == [False]
+
+
+async def test_a_model_that_can_be_shown_few_tools_gets_the_likeliest() -> None:
+    others = [replace(paint, name=f"other_{n}", description="Something else.") for n in range(9)]
+    for most, shown in ((None, 10), (2, 2)):
+        model = ScriptedModel("Hello.", most_tools=most)
+        await Agent(model, [*others, paint]).ask("Paint the wall red")
+        names = [one.name for one in model.requests[0].tools]
+        assert (len(names), "paint" in names) == (shown, True)
+
+
+async def test_a_turn_that_must_end_with_a_tool_it_is_not_offered_ends_at_once() -> None:
+    store, events = Noting(), list[Event]()
+    model = ScriptedModel()
+    limits = Limits(must_end_with=("submit", "hand_in"))
+    answer = await Agent(model, [paint], store=store, limits=limits).ask("Go", on_event=events.append)
+    assert answer.text == "This turn must end with submit or hand_in, which it is not offered."
+    assert (answer.reason, model.requests) == (EndReason.MUST_END_WITH, [])
+    assert [type(event) for event in events] == [TurnStarted, TurnEnded]
+
+    offered = ScriptedModel("Words.", call("paint"), "Words.", "Words.", "Words.", "Words.")
+    limits = Limits(must_end_with=("paint",), iterations=2)
+    await Agent(offered, [paint, replace(paint, name="other")], limits=limits).ask("Go")
+    last = offered.requests[-1]
+    assert ([one.name for one in last.tools], last.tools_off) == (["paint"], False)
+    assert [one.name for one in offered.requests[0].tools] == ["paint", "other"]
+
+
+async def test_on_its_last_step_a_turn_is_not_offered_tools_unless_it_must_end_with_one() -> None:
+    events: list[Event] = []
+    model = ScriptedModel(call("paint"), "Red.")
+    answer = await Agent(model, [paint], limits=Limits(iterations=2)).ask("Paint", on_event=events.append)
+    assert [request.tools_off for request in model.requests] == [False, True]
+    assert [event.closing for event in of(events, ModelAsked)] == [None, EndReason.ITERATION_LIMIT]
+    assert answer.turn.iterations == 2
+
+
+# Steering
+
+
+async def test_who_intervenes_speaks_or_stops_and_takes_no_time_of_the_turn() -> None:
+    clock, events = FrozenClock(), list[Event]()
+    words: list[str | Ending | None] = ["Make it blue.", None, Ending(EndReason.STOPPED, "Enough.")]
+
+    async def intervene(_: Turn) -> str | Ending | None:
+        clock.advance(5.0)
+        return words.pop(0)
+
+    model = ScriptedModel(call("paint"), call("paint", colour="blue"))
+    agent = Agent(model, [paint], intervene=intervene)
+    agent.runtime.monotonic = clock
+    answer = await agent.ask("Paint", on_event=events.append)
+    assert (answer.text, answer.reason, answer.turn.waited_s) == ("Enough.", EndReason.STOPPED, 15.0)
+    assert [event.text for event in of(events, Noted)] == ["Make it blue."]
+    assert [one.text for one in model.requests[0].messages if isinstance(one, Note)] == ["Make it blue."]
+    assert len(model.requests) == 2
+
+
+# How a turn is left
+
+
+class Spans:
+    """Hears of turns that are left."""
+
+    def __init__(self) -> None:
+        self.left: list[tuple[str, str]] = []
+
+    def observe(self, turn: Turn, event: Event, at: float) -> None: ...
+
+    def interrupted(self, turn: Turn, error: BaseException) -> None:
+        self.left.append((turn.id, str(error)))
+
+    def current_trace(self) -> Any:
+        return Turn("x").trace
+
+    def trace_of(self, turn: Turn, call_id: str = "") -> Any:
+        return turn.trace
+
+
+async def test_a_turn_that_cannot_go_on_is_released_with_what_it_waits_for_or_told_as_interrupted() -> None:
+    @tool
+    async def delegate(context: Context) -> str:
+        """Delegate."""
+        raise Suspended("child", ())
+
+    for waits in (True, False):
+        store, spans, events = Noting(), Spans(), list[Event]()
+        script = [call("delegate")] if waits else []
+        agent = Agent(ScriptedModel(*script), [delegate], store=store, events=EventHub(telemetry=spans))
+        with pytest.raises(Suspended if waits else Exception) as raised:
+            await agent.ask("Go", on_event=events.append)
+        [left] = store.left
+        told = of(events, TurnWaiting)
+        assert len(left.waits) == len(told) == int(waits)
+        assert [turn_id for turn_id, _ in spans.left] == ([] if waits else [left.id])
+        if isinstance(raised.value, Suspended):
+            assert (left.waits, told[0].waits, told[0].turn_id) == (raised.value.waits, raised.value.waits, left.id)
+        resumed: list[Event] = []
+        with pytest.raises(Suspended if waits else Exception):
+            await Agent(ScriptedModel(), [delegate], store=store).resume(left.id, on_event=resumed.append)
+        assert of(resumed, TurnStarted)[0].resumed
+
+
+async def test_time_of_people_is_kept_of_a_turn_that_is_left_in_mid_step() -> None:
+    clock, store = FrozenClock(), Noting()
+
+    async def late(_: Any) -> Approval:
+        clock.advance(9.0)
+        return Approval(granted=True, by="ann")
+
+    @tool(requires_confirmation=True)
+    async def launch() -> str:
+        """Launch."""
+        raise Suspended("child", ())
+
+    agent = Agent(ScriptedModel(call("launch")), [launch], store=store, approve=late)
+    agent.runtime.monotonic = clock
+    with pytest.raises(Suspended):
+        await agent.ask("Launch")
+    [left] = store.left
+    assert left.waited_s == 9.0
+
+
+async def test_a_store_that_cannot_release_a_turn_hides_nothing() -> None:
+    class Away(Noting):
+        async def release(self, turn: Turn) -> None:
+            raise StoreUnavailable("away")
+
+    with pytest.raises(Exception, match="the script has 0 lines"):
+        await Agent(ScriptedModel(), store=Away()).ask("Go")
