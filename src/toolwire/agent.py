@@ -147,7 +147,7 @@ class Agent:
             approval_s=approval_s, questions=questions, secrets=secrets, events=events,
             open_config=open_config,
         )  # fmt: skip
-        self._lends = self.toolbox.delegates
+        self._lends = False  # until the tools are made; see `_take_up_tools`
         self.system = system
         self.grant = grant or Grant()
         self.limits = limits or Limits()
@@ -235,7 +235,7 @@ class Agent:
             return Answer(ending.answer, ending.reason, turn)
         if self.budget is not None:
             await self._require_left(left)
-        await self._look_around()
+        await self._take_up_tools()
         if left.events:  # else it has made no calls, for which there could be approvals
             await require_same_tools(self.store, left.opening, self.toolbox, self.spec)
         kept = await self.store.resume(turn_id)
@@ -404,8 +404,9 @@ class Agent:
             temperature=self._temperature,
         )
 
-    async def _look_around(self) -> None:
-        """Take up the tools that are news, between turns and never within one."""
+    async def _take_up_tools(self) -> None:
+        """Make the tools, and take up those that are news: between turns, never within one."""
+        self._lends = self.toolbox.delegates
         if self._news is not None and (toolbox := await asyncio.to_thread(self._news, self.toolbox)) is not None:
             self.change_tools(toolbox)
 
@@ -495,7 +496,7 @@ class Agent:
         trace: TraceContext = NO_TRACE,
     ) -> Turn:
         """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
-        await self._look_around()
+        await self._take_up_tools()
         history = await self.store.thread(thread) if thread else ()
         turn = self._new_turn(question, thread, history, *alone)
         if turn_id or waits:

@@ -6,9 +6,10 @@ import pytest
 
 from toolwire.define.functions import tool
 from toolwire.define.openai import tool_from_openai
-from toolwire.define.toolbox import Toolbox
+from toolwire.define.toolbox import DeferredTool, Toolbox
 from toolwire.errors import DefinitionError
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import replace
 
 
 def named(*names: str) -> list[Tool]:
@@ -109,3 +110,25 @@ def test_openai_entries_become_tools_without_a_target(entry: dict[str, Any]) -> 
 def test_other_entries_are_refused(entry: Any) -> None:
     with pytest.raises(DefinitionError):
         tool_from_openai(entry)
+
+
+def test_a_deferred_tool_is_made_once_when_it_is_first_used_by_any_of_the_toolboxes_that_share_it() -> None:
+    made: list[str] = []
+
+    def make(name: str) -> Tool:
+        made.append(name)
+        return Tool(name, "A tool.")
+
+    box = Toolbox(DeferredTool("one", lambda: make("one")), DeferredTool("two", lambda: make("two")))
+    later = box.only(["two"]).plus(*named("own")).map(lambda each: replace(each, version="2.0.0"))
+
+    assert (box.names, later.names, "two" in box, len(box), box.get("none")) == (
+        ("one", "two"), ("two", "own"), True, 2, None,
+    )  # fmt: skip
+    assert made == []
+    assert [each.version for each in later] == ["2.0.0", "2.0.0"]
+    assert made == ["two"]
+    assert box.checker("one").check({}).arguments == {}
+    assert [each.name for each in box] == ["one", "two"]
+    assert box.get("two") is next(iter(box.only(["two"])))
+    assert made == ["two", "one"]

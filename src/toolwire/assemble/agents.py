@@ -117,11 +117,13 @@ async def open_agent(
         tell = await _notifier(project, closing)
         telemetry = telemetry_of(project)
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
-        kept = _AgentRecords(project, store, closing)
+        # What the tools open while the agent works is closed after the agent.
+        held = await closing.enter_async_context(AsyncExitStack())
+        kept = _AgentRecords(project, store, held)
         made = _AgentFactory(
             project, store, user, spec, grant, tell, kept, over_bus, on_devices, telemetry, leaves_turns
         )  # fmt: skip
-        toolbox = made.tools(closing, only)
+        toolbox = made.tools(held, only)
         if telemetry is not None and telemetry.metrics is not None:
             telemetry.metrics.know_tools(toolbox)
         _require_needed(project, spec, toolbox)
@@ -218,7 +220,7 @@ def _tools_again(project: ProjectFolder, turn: Turn | None, toolbox: Toolbox) ->
         return toolbox
     if is_device(project, turn.agent):
         toolbox = pinned_toolbox(project, turn.agent, toolbox)
-    return Toolbox(*toolbox.only(turn.spec.tools.names))
+    return toolbox.only(turn.spec.tools.names)
 
 
 def _require_needed(project: ProjectFolder, spec: AgentSpec, toolbox: Toolbox) -> None:

@@ -4,7 +4,6 @@ from toolwire.agent import Agent
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.specs import AGENT, agents_of
 from toolwire.define.nearest import nearest
-from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
 from toolwire.protocol.values import replace
 from toolwire.settings import ModelChoice
@@ -31,7 +30,7 @@ def restrict_tools(agent: Agent, names: tuple[str, ...] | None) -> None:
             near = nearest(name, agent.toolbox.names)
             advice = f"did you mean {' or '.join(near)}?" if near else "`toolwire tools` lists those that there are"
             raise UnknownTool(f"this project has no tool {name[:80]!r}; {advice}")
-    agent.change_tools(Toolbox(*agent.toolbox.only(names)))
+    agent.change_tools(agent.toolbox.only(names))
     agent.spec = replace(agent.spec, tools=replace(agent.spec.tools, names=names))
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import is_served, sends_over_bus, uses_bus, with_services
 from toolwire.define.nearest import nearest
-from toolwire.define.toolbox import Toolbox
+from toolwire.define.toolbox import DeferredTool, Toolbox
 from toolwire.errors import SettingsError, ToolwireError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.devices import DeviceAccess
@@ -21,7 +22,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
 from toolwire.settings import Layer, Settings, project_file, user_folder
 from toolwire.settings.schema import GrantSettings
-from toolwire.toolbox.registry import BUILT_IN, STANDARD, ToolDependencies, make_tools, tool_names
+from toolwire.toolbox.registry import BUILT_IN, STANDARD, ToolDependencies, deferred_tools, tool_names
 
 if TYPE_CHECKING:
     from toolwire.assemble import project_modules, registry, remote_workspace
@@ -52,7 +53,8 @@ def toolbox_of(
         given = remote_workspace.on_remote(project.settings, given)
     is_alone = only in names and only not in chosen.exclude and (not chosen.include or only in chosen.include)
     is_alone = is_alone and not is_served(project, only) and not sends_over_bus(project)
-    own = every = _with_own_tools(project, make_tools([only] if is_alone else names, given))
+    own = every = _with_own_tools(project, deferred_tools([only] if is_alone else names, given))
+    own.get("websearch")  # made now, since its settings may be wrong; the others are made when they are used
     if project.settings.services and not is_worker:
         own = every = with_services(project, own)
     if not is_alone and not is_worker and uses_bus(project):
@@ -75,7 +77,7 @@ def toolbox_of(
         elsewhere = tools_of_known_devices(project, (*taken, *every.names))
         require_known_names(project.settings, (*every, *withheld, *elsewhere), names)
     wanted = [name for name in every.names if name not in chosen.exclude and name in (chosen.include or every)]
-    return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
+    return every.only(wanted).map(partial(_with_timeout, chosen.timeout_s))
 
 
 def _with_registered(project: ProjectFolder, own: Toolbox) -> Toolbox:
@@ -100,10 +102,10 @@ def built_in_names(project: ProjectFolder) -> tuple[str, ...]:
 
 def own_tools_of(project: ProjectFolder) -> Toolbox:
     """The built-in tools and those of the settings' modules, to be looked at. No skill takes a name from them."""
-    return _with_own_tools(project, make_tools(built_in_names(project), tool_dependencies(project)))
+    return _with_own_tools(project, deferred_tools(built_in_names(project), tool_dependencies(project)))
 
 
-def _with_own_tools(project: ProjectFolder, built_in: Iterable[Tool]) -> Toolbox:
+def _with_own_tools(project: ProjectFolder, built_in: Iterable[DeferredTool]) -> Toolbox:
     return Toolbox(*built_in, *_own_tools(project))
 
 
@@ -159,7 +161,7 @@ def _search_of(project: ProjectFolder) -> Any:
         raise SettingsError(f"{wrong}; search.url and search.key_env say them") from None
 
 
-def _timed(tool: Tool, timeout_s: float) -> Tool:
+def _with_timeout(timeout_s: float, tool: Tool) -> Tool:
     """A tool that names no time itself (neither directly nor by its category) gets the time of the settings."""
     unnamed = not tool.category and tool.timeout_s == Tool.__dataclass_fields__["timeout_s"].default
     return replace(tool, timeout_s=min(timeout_s, tool.max_timeout_s)) if unnamed else tool

@@ -11,6 +11,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolwire.define.toolbox import DeferredTool
 from toolwire.errors import SettingsError
 from toolwire.protocol.devices import DeviceAccess
 from toolwire.protocol.engines import DEFAULT_ENGINE
@@ -205,8 +206,9 @@ def named(tool: Tool, name: str) -> Tool:
     return replace(tool, name=name)
 
 
-def _more(parts: SharedDependencies) -> Tool | None:
-    return modules.paging.more_tool(parts.fetch) if parts.fetch else None
+def _more(parts: SharedDependencies) -> Tool:
+    assert parts.fetch is not None, "without a store, this tool is left out"
+    return modules.paging.more_tool(parts.fetch)
 
 
 def _commit(parts: SharedDependencies) -> Tool:
@@ -267,7 +269,7 @@ ORCHESTRATION_TOOLS = (
     "call_result",
 )
 
-TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
+TOOLS: Mapping[str, Callable[[SharedDependencies], Tool]] = {
     "calculator": lambda _: modules.everyday.calculator_tool(),
     "echo": lambda _: modules.everyday.echo_tool(),
     "random": lambda _: modules.everyday.random_tool(),
@@ -333,7 +335,7 @@ TOOLS: Mapping[str, Callable[[SharedDependencies], Tool | None]] = {
     "breadcrumb-context-merge": lambda parts: modules.record_writing.merge_context_tool(parts.records),
     **{name: partial(_model, name) for name in tools_for_models()},
 }  # fmt: skip
-"""How each tool is made; None where what it needs is not there."""
+"""How each tool is made."""
 
 BUILT_IN = frozenset({*TOOLS, "skill"})
 """The names of all built-in tools, whether they are offered or not: rules and grants mean these by them."""
@@ -407,10 +409,15 @@ def tool_names(groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def deferred_tools(names: Iterable[str], given: ToolDependencies) -> tuple[DeferredTool, ...]:
+    """The built-in tools of these names, each made when it is first used; `more` only where long results are kept."""
+    parts, reads_on = SharedDependencies(given), given.fetch is not None or given.store is not None
+    return tuple(DeferredTool(name, partial(TOOLS[name], parts)) for name in names if name != "more" or reads_on)
+
+
 def make_tools(names: Iterable[str], given: ToolDependencies) -> tuple[Tool, ...]:
-    """The built-in tools of these names, less those for which something is missing."""
-    parts = SharedDependencies(given)
-    return tuple(tool for name in names if (tool := TOOLS[name](parts)) is not None)
+    """The same, made now."""
+    return tuple(each.tool for each in deferred_tools(names, given))
 
 
 def tools_of(groups: Iterable[str], given: ToolDependencies) -> tuple[Tool, ...]:

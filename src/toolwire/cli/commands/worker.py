@@ -270,7 +270,7 @@ def _toolbox(place: ProjectFolder, name: str, service: ServiceSettings, closing:
     """The tools that a worker runs, with all that they hold, closed at the end. Raises SettingsError."""
     toolbox = toolbox_of(place, replace(tool_dependencies(place), closing=closing), is_worker=True)
     require_tools(f"services.{name}.tools", service.tools, {tool.name: tool for tool in toolbox})
-    return Toolbox(*toolbox.only(service.tools)) if service.tools else toolbox
+    return toolbox.only(service.tools) if service.tools else toolbox
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:
