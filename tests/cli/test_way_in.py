@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.cli.way_in import traced
 
-MOST_FILES = 56
+MOST_FILES = 53
 """What is reached so far; it may only go down. The aim is 30."""
 
 

@@ -19,7 +19,7 @@ from toolwire.assemble.devices import (
 )
 from toolwire.assemble.grants import grant_of, require_needed
 from toolwire.assemble.interaction import Interaction, Unattended
-from toolwire.assemble.models import model_of
+from toolwire.assemble.models import learns_formats, model_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import executor_of, uses_bus
 from toolwire.assemble.specs import (
@@ -154,7 +154,7 @@ async def _model(
     project: ProjectFolder, store: Store, chosen: ModelSpec, record: str, closing: AsyncExitStack
 ) -> ChatModel:
     """The model of a spec, closed at the end."""
-    tallies = await store.formats() if chosen.name and chosen.formats.coach else ()
+    tallies = await store.formats() if learns_formats(chosen) else ()
     model = model_of(project, chosen, tallies, record)
     closing.push_async_callback(model.close)
     return model
@@ -348,7 +348,7 @@ class _Team:
         self._made = made
         self._closing = closing
         self._models: dict[ModelSpec, ChatModel] = {}
-        self._executor = made.executor()
+        self._executor: Executor | None = None
         self.toolbox = Toolbox()
 
     def sub_agents(self) -> "SubAgents":
@@ -391,6 +391,7 @@ class _Team:
 
     def _agent(self, spec: ModelSpec, grant: Grant, toolbox: Toolbox | None = None) -> Agent:
         tools = toolbox or self.toolbox
+        self._executor = self._executor or self._made.executor()
         return self._made.agent(
             self._model(spec),
             tools,
@@ -411,7 +412,8 @@ class _Team:
     async def _close(self) -> None:
         for model in self._models.values():
             await model.close()
-        await self._executor.close()
+        if self._executor is not None:
+            await self._executor.close()
 
 
 class _DeviceAgents:

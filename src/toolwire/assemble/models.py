@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolwire.assemble.project import ProjectFolder
 from toolwire.errors import ModelRefused, SettingsError
 from toolwire.lazy import lazy_module
-from toolwire.models.model_names import split_name
+from toolwire.models.opening import is_local, open_model, split_name
 from toolwire.protocol.agents import ModelSpec
 from toolwire.protocol.chat import ChatModel, Reply, Request
 from toolwire.protocol.turns import NO_MODEL, WORKFLOW_MODEL
@@ -17,10 +17,9 @@ from toolwire.settings.schema import Profile
 from toolwire.wire.formats.tally import FormatTally
 
 if TYPE_CHECKING:
-    from toolwire.models import opening, recording, workflow
+    from toolwire.models import recording, workflow
 else:
-    # Loaded where a model is asked.
-    opening = lazy_module("toolwire.models.opening")
+    # Loaded where there is no model behind the name.
     recording = lazy_module("toolwire.models.recording")
     workflow = lazy_module("toolwire.models.workflow")
 
@@ -54,12 +53,17 @@ def model_of(
     if spec.replay:
         return recording.ReplayModel(Path(spec.replay))
     choice = choice_for(project, spec.name, spec.profile)
-    model = opening.open_model(
+    model = open_model(
         spec.name, base_url=spec.base_url or choice.url,
         key_variable=_key_variable(project, spec.key_env) or choice.api_key_env,
         environ=project.environ, preference=spec.formats, tallies=tallies,
     )  # fmt: skip
     return recording.RecordingModel(model, Path(record)) if record else model
+
+
+def learns_formats(spec: ModelSpec) -> bool:
+    """Whether the formats in which a model is asked depend on what has worked, as the record tells."""
+    return bool(spec.name and spec.formats.coach) and not (spec.replay or is_local(spec.name))
 
 
 def _key_variable(project: ProjectFolder, named: str) -> str | None:

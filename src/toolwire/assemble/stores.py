@@ -1,7 +1,7 @@
 """The store of a project, opened as its settings say."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,15 @@ from toolwire.lazy import lazy_module
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.record.retention import KeepLimits, Retention
 from toolwire.record.sqlite import SqliteStore
-from toolwire.record.upkeep import pruned_in_background
 from toolwire.settings.schema import RetentionSettings
 
 if TYPE_CHECKING:
-    from toolwire.record import libsql, memory, postgres
+    from toolwire.record import libsql, memory, postgres, upkeep
 else:
     memory = lazy_module("toolwire.record.memory")
     libsql = lazy_module("toolwire.record.libsql")
     postgres = lazy_module("toolwire.record.postgres")
+    upkeep = lazy_module("toolwire.record.upkeep")
 
 
 @asynccontextmanager
@@ -38,12 +38,19 @@ async def store_of(
         yield of_project(memory.MemoryStore(), project.name)
         return
     store = with_timing(await _open_store(project))
-    retention = Retention() if only_reads or not prunes else retention_of(project.settings.retention)
     try:
-        async with pruned_in_background(partial(_open_store, project), project.home, retention):
+        async with _pruned(project) if prunes and not only_reads else nullcontext():
             yield of_project(store, project.name)
     finally:
         await store.close_store()
+
+
+def _pruned(project: ProjectFolder) -> AbstractAsyncContextManager[object]:
+    """What prunes the store in the background; nothing does where the settings say nothing of it."""
+    chosen = project.settings.retention
+    if chosen == RetentionSettings():
+        return nullcontext()
+    return upkeep.pruned_in_background(partial(_open_store, project), project.home, retention_of(chosen))
 
 
 async def _open_store(project: ProjectFolder) -> SqliteStore:

@@ -8,7 +8,7 @@ from toolwire.errors import ModelUnavailable, SettingsError
 from toolwire.models.endpoint import SYSTEM_TIME, Endpoint, RequestPolicy, TimeSource
 from toolwire.models.failures import ProviderFailure
 from toolwire.models.http_chat import ModelSite, checked_key
-from toolwire.models.model_names import split_name
+from toolwire.models.opening import split_name
 from toolwire.models.payloads import read_json
 from toolwire.protocol.providers import PROVIDERS
 from toolwire.wire.encode.outbound import to_json

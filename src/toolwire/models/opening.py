@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.errors import ModelRefused, SettingsError
 from toolwire.lazy import lazy_module
-from toolwire.models.model_names import split_name
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.providers import PROVIDERS, Provider, openable
 from toolwire.wire.formats.preference import NO_PREFERENCE, FormatPreference
@@ -24,6 +23,20 @@ else:
     ollama = lazy_module("toolwire.models.ollama")
     openai = lazy_module("toolwire.models.openai")
     coach = lazy_module("toolwire.wire.formats.coach")
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`provider:model` or `provider/model` as its two halves. Raises SettingsError when it is neither."""
+    ends = [end for end in (name.find(":"), name.find("/")) if end > 0]
+    if not ends or not name[min(ends) + 1 :].strip():
+        raise SettingsError(f"a model is named provider:model, such as openai:gpt-4o-mini, not {name[:80]!r}")
+    return name[: min(ends)].strip().lower(), name[min(ends) + 1 :].strip()
+
+
+def is_local(name: str) -> bool:
+    """Whether a model runs in this process: it is asked in its own format, whatever has worked for others."""
+    provider = PROVIDERS.get(split_name(name)[0])
+    return provider is not None and provider.api == "local"
 
 
 def open_model(
