@@ -2,8 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,7 +17,7 @@ from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.errors import Fenced, NotFound, StoreUnavailable, Suspended
 from toolwire.execute.contract import Dispatched
 from toolwire.execute.inprocess import DEADLINE_NOTE, InProcessExecutor
-from toolwire.execute.resources import Resources
+from toolwire.execute.resources import Resources, Ticket
 from toolwire.execute.router import Router
 from toolwire.hub.calls import Accepted
 from toolwire.hub.event_hub import EventHub
@@ -29,6 +30,7 @@ from toolwire.protocol.chat import Message, Reply, ResultsMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Event, OutputDelta
 from toolwire.protocol.outcomes import Status
+from toolwire.protocol.policy import TAINTED, Rule, Verdict
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Agreement, Delivery, Edge, Effect, Service, Tool
 from toolwire.protocol.tracing import TraceContext
@@ -1022,6 +1024,51 @@ async def test_a_call_that_waits_in_vain_for_what_it_touches_is_busy() -> None:
     leftover.set_result(None)
 
 
+async def test_a_call_that_waits_and_is_stopped_while_it_lets_go_has_not_begun() -> None:
+    leaving = asyncio.Event()
+
+    class Locks:
+        @asynccontextmanager
+        async def holding(self, *_: Any) -> AsyncIterator[Ticket]:
+            yield Ticket((), "", 1.0)
+            leaving.set()
+            await asyncio.Event().wait()
+
+    async def waits(*_: Any) -> str:
+        raise Suspended("child", ())
+
+    house = House(waits, locks=Locks())
+    task = asyncio.create_task(house.run(allowed(replace(paint, writes=("wall",)))))
+    async with asyncio.timeout(5):
+        await leaving.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    result = (await house.card()).result
+    assert result is not None
+    assert "had not been started" in result.text
+
+
+async def test_a_result_that_is_too_long_is_cut_and_kept_whole() -> None:
+    async def long(*_: Any) -> str:
+        return "wall " * 100
+
+    house = House(long)
+    [result] = await house.run(allowed(), turn=replace(TURN, limits=Limits(result_chars=50)))
+    assert (len(result.text) < 500, result.handle is not None) == (True, True)
+
+
+async def test_a_secret_that_is_refused_where_the_tool_lives_has_cost_nothing() -> None:
+    async def reveals(one: Allowed, context: Context) -> str:
+        assert context.reveal is not None
+        return str(context.reveal(one).arguments)
+
+    house = House(reveals, secrets=Secrets({"KEY": Secret("opensesame", frozenset({"other"}))}))
+    [result] = await house.run(allowed(colour="{{secret:KEY}}"))
+    assert result.text == "'paint' may not have the secret 'KEY'; it may have: none."
+    assert (result.error and result.error.code, await house.counted()) == (Code.PERMISSION_DENIED, 0)
+
+
 async def test_a_result_goes_where_its_call_or_its_tool_says() -> None:
     to_user = replace(paint, delivery=Delivery.USER)
 
@@ -1111,6 +1158,8 @@ async def test_a_call_is_told_what_its_turn_has_read_that_is_untrusted() -> None
         (replace(TURN, tainted=True, messages=read(())), ("tool:fetch",)),
         (replace(TURN, tainted=True), ("tool:before",)),
         (replace(TURN, messages=read(("https://a.org",))), ()),
+        (replace(TURN, grant=replace(TURN.grant, rules=(Rule(Verdict.ASK, reason=TAINTED),))), ("agent:asking",)),
+        (replace(TURN, grant=replace(TURN.grant, rules=(Rule(Verdict.ASK),))), ()),
     ):  # fmt: skip
         house = House()
         await house.run(allowed(), turn=turn)

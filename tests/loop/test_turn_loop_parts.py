@@ -1,16 +1,21 @@
 """The runner of turns by itself: what a model is asked, what is counted, and how a turn is left."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
 import pytest
 
-from toolwire import Agent, Approval, Context, Limits, MemoryStore, Tier, ToolResult, tool
+from tests.loop.test_dispatched_calls import Fleet, far
+from toolwire import Agent, Approval, Context, Grant, Limits, MemoryStore, Tier, ToolResult, tool
 from toolwire.errors import StoreUnavailable, Suspended
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.execute.router import Router
 from toolwire.hub.event_hub import EventHub
-from toolwire.protocol.calls import Allowed, Text
+from toolwire.protocol.budgets import Budget
+from toolwire.protocol.calls import Allowed, Text, ToolCall
 from toolwire.protocol.chat import Note, Reply, Request, TextDelta, Usage
 from toolwire.protocol.events import (
     Event,
@@ -24,7 +29,7 @@ from toolwire.protocol.events import (
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import replace
-from toolwire.record.contract import TurnStats
+from toolwire.record.contract import TurnStats, UsageRequest
 from toolwire.testing import FrozenClock, ScriptedModel, call, says
 
 
@@ -194,7 +199,186 @@ async def test_on_its_last_step_a_turn_is_not_offered_tools_unless_it_must_end_w
     assert answer.turn.iterations == 2
 
 
+async def test_a_conversation_is_told_as_it_was_when_its_turn_began() -> None:
+    """The second turn of a thread sends what was said before, its own question, and what has happened since."""
+    store = MemoryStore()
+    await Agent(ScriptedModel("Hello."), store=store).ask("Hi", thread="shed")
+    model = ScriptedModel(call("paint"), "Red.")
+    answer = await Agent(model, [paint], store=store).ask("Paint", thread="shed")
+    first, second = (request.messages for request in model.requests)
+    assert [type(one).__name__ for one in first] == ["UserMessage", "Reply", "UserMessage"]
+    assert second == answer.turn.messages[:-1]
+    assert second[: len(first)] == first
+
+
+async def test_calls_that_repeat_themselves_are_noticed_unless_their_tool_polls() -> None:
+    for polling, warned in ((False, 1), (True, 0)):
+        one, model = replace(paint, polling=polling), ScriptedModel(call("paint"), call("paint"), "Red.")
+        events: list[Event] = []
+        answer = await Agent(model, [one]).ask("Paint", on_event=events.append)
+        notes = [said for said in answer.turn.messages if isinstance(said, Note)]
+        assert len(notes) == len(of(events, Noted)) == warned
+    model = ScriptedModel(call("gone"), call("gone"), "Nothing.")
+    answer = await Agent(model, [paint]).ask("Paint")
+    assert [said for said in answer.turn.messages if isinstance(said, Note)], "a tool that is not known does not poll"
+
+
+async def test_a_reply_that_is_no_answer_is_told_so_and_watchers_hear_of_it() -> None:
+    events: list[Event] = []
+    answer = await Agent(ScriptedModel("", "Hello.")).ask("Hi", on_event=events.append)
+    [noted] = of(events, Noted)
+    assert (answer.text, "Your reply was empty" in noted.text) == ("Hello.", True)
+
+
+async def test_calls_of_the_last_step_are_not_run_nor_kept() -> None:
+    store = Noting()
+    model = ScriptedModel(call("paint"), says("Red.", call("paint")))
+    answer = await Agent(model, [paint], store=store, limits=Limits(iterations=2)).ask("Paint")
+    assert (answer.text, answer.reason) == ("Red.", EndReason.ITERATION_LIMIT)
+    assert len(await store.calls(turn_id=answer.turn_id)) == 1
+    replies = [said for said in (await store.turn(answer.turn_id)).events if isinstance(said, Reply)]
+    assert [len(reply.calls) for reply in replies] == [1, 0]
+
+
+async def test_of_too_many_calls_the_first_run_and_the_others_are_left_out() -> None:
+    for reply, ran, calls in (
+        (says("", *[call("paint", colour=str(n)) for n in range(5)]), 2, 3),
+        (says("", *[call("paint", colour=str(n)) for n in range(2)]), 2, 2),
+        (replace(says("", call("paint")), left_out=7), 0, 1),
+    ):
+        store = Noting()
+        await Agent(ScriptedModel(reply, "Done."), [paint], store=store, limits=Limits(calls_per_step=2)).ask("Go")
+        cards = await store.calls()
+        assert sum(card.result is not None and card.result.ok for card in cards) == ran
+        assert len(cards) <= calls
+
+
+async def test_a_model_that_does_not_count_is_counted_for_a_turn_with_a_limit_of_tokens() -> None:
+    for limits, usage, counts in (
+        (Limits(tokens=100_000), Usage(), True),
+        (Limits(), Usage(), False),
+        (Limits(tokens=100_000), Usage(7, 5), False),
+    ):
+        answer = await Agent(ScriptedModel(says("Hello.", usage=usage)), limits=limits).ask("Hi")
+        assert (answer.usage != usage) is counts
+
+
+async def test_how_a_model_speaks_is_tallied_where_its_formats_are_known_and_it_has_tools() -> None:
+    class Formats:
+        definition_format = "native"
+
+    for tools, known, tallied in (([paint], True, [2]), ([], True, []), ([paint], False, [])):
+        store, model = Noting(), ScriptedModel(*([call("paint")] if tools else []), "Red.")
+        if known:
+            model.formats = Formats()  # type: ignore[attr-defined]
+        await Agent(model, tools, store=store).ask("Paint")
+        assert [one.replies for one in store.stats[0].formats] == tallied
+    store, model = Noting(), ScriptedModel(call("paint"), "Red.")
+    model.formats = Formats()  # type: ignore[attr-defined]
+    await Agent(model, [paint], store=store, limits=Limits(iterations=2)).ask("Paint")
+    [one] = store.stats[0].formats
+    assert (one.replies, one.model, one.offered) == (1, "scripted:test", "native"), "the last step offers no tools"
+
+
+# What a turn may use
+
+
+async def test_a_deadline_ends_a_turn_whose_model_speaks_too_long_and_no_other() -> None:
+    class Thinks(ScriptedModel):
+        async def ask(self, request: Request, on_delta: Any = None) -> Reply:
+            if self.requests:
+                await asyncio.Event().wait()
+            return await super().ask(request, on_delta)
+
+    class Gives(ScriptedModel):
+        async def ask(self, request: Request, on_delta: Any = None) -> Reply:
+            raise TimeoutError("of the model's own")
+
+    for script, said in ((says("So far.", call("paint")), "So far."), (call("paint"), "The time was up")):
+        clock = FrozenClock()
+        agent = Agent(Thinks(script), [paint], limits=Limits(deadline_s=0.02))
+        async with asyncio.timeout(5):
+            answer = await agent.ask("Think")
+        assert answer.reason is EndReason.DEADLINE
+        assert answer.text.startswith(said) or said == "The time was up"
+    with pytest.raises(TimeoutError, match="of the model's own"):
+        await Agent(Gives(), limits=Limits(deadline_s=60)).ask("Think")
+
+    clock = FrozenClock()
+
+    @tool
+    def late() -> str:
+        """Take long."""
+        clock.advance(100)
+        return "late"
+
+    for limits, reason in ((Limits(deadline_s=50), EndReason.DEADLINE), (Limits(), EndReason.ANSWERED)):
+        agent = Agent(ScriptedModel(call("late"), "Done."), [late], limits=limits)
+        agent.runtime.monotonic = clock
+        assert (await agent.ask("Go")).reason is reason
+
+
+async def test_the_budget_of_a_day_is_kept_to_in_calls_tokens_and_money() -> None:
+    """What an answer may use is reserved before the model is asked, and settled by its reply."""
+    store = Noting()
+    model = ScriptedModel([call("paint"), call("paint", colour="blue")], "Red.")
+    answer = await Agent(model, [paint], store=store, budget=Budget(calls=1)).ask("Paint")
+    texts = [card.result.text for card in await store.calls(turn_id=answer.turn_id) if card.result]
+    assert (sum(text == "red" for text in texts), len(texts)) == (1, 2)
+
+    class Reserving(Noting):
+        asked: list[UsageRequest]
+
+        async def reserve_usage(self, turn: Turn, wanted: UsageRequest) -> bool:
+            self.asked = [*getattr(self, "asked", []), wanted]
+            return await super().reserve_usage(turn, wanted)
+
+    for budget, reserves in ((Budget(tokens=100_000), True), (Budget(calls=9), False)):
+        store = Reserving()
+        usage = Usage(10, 5, cost_usd=0.5)
+        agent = Agent(ScriptedModel(says("Hello.", usage=usage)), store=store, budget=budget)
+        await agent.ask("Hi")
+        assert len(getattr(store, "asked", [])) == int(reserves)
+        assert (await store.spent("agent", time.time())).tokens == 15, "no more is reserved"
+        assert agent.runtime.rates == {"scripted:test": 0.5 / 15}
+    clock = FrozenClock()
+
+    class Reserved(Noting):
+        async def reserve_usage(self, turn: Turn, wanted: UsageRequest) -> bool:
+            clock.advance(1_000_000)
+            return False
+
+    model = ScriptedModel()
+    agent = Agent(model, store=Reserved(), budget=Budget(tokens=5))
+    agent.runtime.monotonic = clock
+    answer = await agent.ask("Hi")
+    assert (answer.reason, model.requests) == (EndReason.TOKEN_BUDGET, []), "others have reserved what is left"
+
+
+async def test_a_turn_makes_no_more_calls_than_its_grant_allows() -> None:
+    model = ScriptedModel([call("paint"), call("paint", colour="blue")], "Red.")
+    agent = Agent(model, [paint], grant=Grant(Tier.RUN, max_calls=1), budget=Budget(calls=9), store=(store := Noting()))
+    await agent.ask("Paint")
+    results = [card.result for card in await store.calls() if card.result]
+    assert sorted(result.ok for result in results) == [False, True]
+
+
 # Steering
+
+
+async def test_a_model_reads_what_a_call_that_runs_on_its_own_has_written_before_its_next_step() -> None:
+    @tool
+    async def measure(context: Context) -> str:
+        """Measure."""
+        agent.runtime.shown_output.add(context.turn_id, ToolCall("other", {}, "x"), "21 °C")
+        return "measured"
+
+    model, events = ScriptedModel(call("measure"), "Warm."), list[Event]()
+    agent = Agent(model, [measure])
+    answer = await agent.ask("Measure", on_event=events.append)
+    [note] = [said for said in model.requests[1].messages if isinstance(said, Note)]
+    assert ("21 °C" in note.text, [event.text for event in of(events, Noted)]) == (True, [note.text])
+    assert [said for said in answer.turn.messages if isinstance(said, Note)] == [note]
 
 
 async def test_who_intervenes_speaks_or_stops_and_takes_no_time_of_the_turn() -> None:
@@ -216,6 +400,24 @@ async def test_who_intervenes_speaks_or_stops_and_takes_no_time_of_the_turn() ->
 
 
 # How a turn is left
+
+
+async def test_a_turn_that_goes_on_stands_as_it_was_left() -> None:
+    """With its replies, results and notes; what it had made calls for is run, and what was told is not told again."""
+
+    async def intervene(turn: Turn) -> str | None:
+        return "Make it blue." if turn.iterations == 1 else None
+
+    store = Noting()
+    broken = Agent(ScriptedModel(call("paint")), [paint], store=store, intervene=intervene)
+    with pytest.raises(Exception, match="the script has 1 lines"):
+        await broken.ask("Paint")
+    [left] = store.left
+    model = ScriptedModel(call("paint"), "Red.")
+    answer = await Agent(model, [paint], store=store).resume(left.id)
+    assert [said.text for said in model.requests[0].messages if isinstance(said, Note)] == ["Make it blue."]
+    assert (answer.turn.calls, answer.turn.iterations, answer.text) == (2, 3, "Red.")
+    assert answer.turn.warned, "the same call was made before it was left"
 
 
 class Spans:
@@ -278,6 +480,46 @@ async def test_time_of_people_is_kept_of_a_turn_that_is_left_in_mid_step() -> No
         await agent.ask("Launch")
     [left] = store.left
     assert left.waited_s == 9.0
+
+
+async def test_calls_that_a_stopped_turn_has_not_run_are_ended_with_it() -> None:
+    clock, store = FrozenClock(), Noting()
+
+    class Late(ScriptedModel):
+        async def ask(self, request: Request, on_delta: Any = None) -> Reply:
+            clock.advance(100)
+            return await super().ask(request, on_delta)
+
+    agent = Agent(Late([call("paint"), call("paint")]), [paint], store=store, limits=Limits(deadline_s=50))
+    agent.runtime.monotonic = clock
+    answer = await agent.ask("Paint")
+    cards = await store.calls(turn_id=answer.turn_id)
+    assert (answer.reason, answer.turn.pending) == (EndReason.DEADLINE, ())
+    assert [card.result and card.result.status for card in cards] == [Status.CANCELED] * 2
+
+
+async def test_what_is_being_written_while_calls_are_sent_is_waited_for() -> None:
+    fleet = Fleet()
+    executor = Router(InProcessExecutor(), edge=fleet)
+    for stopped in (True, False):
+        clock, store = FrozenClock(), Noting()
+
+        class Late(ScriptedModel):
+            async def ask(self, request: Request, on_delta: Any = None) -> Reply:
+                clock.advance(100 if stopped else 0)  # noqa: B023 -- it is asked within the round
+                return await super().ask(request, on_delta)
+
+        agent = Agent(Late(call("launch")), [far()], store=store, executor=executor, limits=Limits(deadline_s=50))
+        agent.runtime.monotonic = clock
+        if stopped:
+            answer = await agent.ask("Launch")
+            assert (answer.reason, fleet.sent) == (EndReason.DEADLINE, [])
+        else:
+            with pytest.raises(Suspended):
+                await agent.ask("Launch")
+            assert len(fleet.sent) == 1
+        [card] = await store.calls()
+        assert (card.result is not None) is stopped
 
 
 async def test_a_store_that_cannot_release_a_turn_hides_nothing() -> None:

@@ -11,12 +11,6 @@ _HUB_PARTS = ("tests/loop/test_hub_parts.py",)
 _AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
 _LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
 _JOURNEY = ("tests/loop/test_journey_parts.py",)
-_TURN = (
-    *_HUB_PARTS,
-    *_AGENT,
-    *(f"tests/loop/test_{name}.py" for name in ("compaction", "failed_steps", "interrupted", "submitted_results")),
-    *(f"tests/loop/test_{name}.py" for name in ("dispatched_calls", "too_many_calls", "waiting")),
-)
 
 TESTS: dict[str, Sequence[str]] = {
     "loop.step": tuple(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "step_endings")),
@@ -56,7 +50,7 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "hub.shared_locks": ("tests/loop/test_lock_parts.py",),
     "hub.runtime": ("tests/loop/test_runtime_parts.py", *_JOURNEY),
-    "hub.turn_loop": _TURN,
+    "hub.turn_loop": ("tests/loop/test_turn_loop_parts.py",),
     "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
 }
 """The tests for a module, or for all modules of a package that are not named by themselves."""
