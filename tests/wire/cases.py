@@ -7,11 +7,15 @@ from typing import Any
 
 from toolwire.protocol.chat import Reply
 from toolwire.wire.replies.reply import StreamParser, parse_reply
+from toolwire.wire.replies.unsent import collapse_space
 
 CASES: list[dict[str, Any]] = [
     json.loads(line)
     for line in (Path(__file__).parents[1] / "data" / "wire_cases.jsonl").read_text(encoding="utf-8").splitlines()
 ]
+
+# What stood before the end of reasoning that the prompt had opened was shown as text, and cannot be taken back.
+LATE_NEWS = ("</think>", "[BEGIN FINAL RESPONSE]")
 
 
 def read_case(case: Mapping[str, Any], provider: str = "auto") -> Reply:
@@ -66,3 +70,10 @@ def _same(left: Any, right: Any) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(_same, left, right))
     return bool(left == right)
+
+
+def wrong(shown: str, final: str, text: str) -> bool:
+    """Whether a watcher saw something else than the final text. White space may move where a call was."""
+    if any(end in text for end in LATE_NEWS) and "<think>" not in text:
+        return not collapse_space(shown).endswith(collapse_space(final))
+    return collapse_space(shown) != collapse_space(final)

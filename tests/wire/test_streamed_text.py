@@ -13,9 +13,9 @@ from toolwire.models.openai import OpenAIChat
 from toolwire.protocol.chat import Delta, Request, TextDelta, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.replies.reply import StreamParser, parse_reply
-from toolwire.wire.replies.unsent import collapse_space, unsent
+from toolwire.wire.replies.unsent import unsent
 
-from .cases import CASES, text_of
+from .cases import CASES, text_of, wrong
 from .leaks import all_calls, tool
 
 TOOLS = [tool("Bash", "command", "path"), tool("read_file", "path")]
@@ -41,13 +41,11 @@ ODD = [
     *all_calls("weather").values(),
 ]
 CUTS = ("whole", "letters", "random")
-# What stood before the end of reasoning that the prompt had opened was shown as text, and cannot be taken back.
-LATE = ("</think>", "[BEGIN FINAL RESPONSE]")
 
 
-def texts() -> Iterator[tuple[str, list[Any], str]]:
+def texts(*, of_corpus: bool = True) -> Iterator[tuple[str, list[Any], str]]:
     """A name, the tools and the text of every case that is text."""
-    for case in CASES:
+    for case in CASES if of_corpus else ():
         if text := text_of(case):
             yield case["id"], case["tools"], text
     for at, text in enumerate(ODD):
@@ -67,21 +65,15 @@ def cut(text: str, how: str) -> list[str]:
     return pieces
 
 
-def wrong(shown: str, final: str, text: str) -> bool:
-    """Whether a watcher saw something else than the final text. White space may move where a call was."""
-    if any(end in text for end in LATE) and "<think>" not in text:
-        return not collapse_space(shown).endswith(collapse_space(final))
-    return collapse_space(shown) != collapse_space(final)
-
-
 def said(deltas: list[Delta]) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
 @pytest.mark.parametrize("how", CUTS)
 def test_a_stream_shows_only_what_the_final_text_has(how: str) -> None:
+    """Letter by letter only what is not in the corpus: `test_streaming` cuts the corpus so, and asks the same."""
     failed = []
-    for name, tools, text in texts():
+    for name, tools, text in texts(of_corpus=how != "letters"):
         parser = StreamParser(tools)
         shown = said([delta for piece in cut(text, how) for delta in parser.feed(piece)])
         reply = parser.finish()
@@ -107,7 +99,7 @@ async def test_whoever_watches_a_model_sees_the_final_text(how: str) -> None:
 
 async def _watched(provider: Provider, model: OpenAIChat, how: str) -> Any:
     """All of the texts in one event, and some of them cut: for the parser alone all are cut so."""
-    for name, tools, text in list(texts())[:: 1 if how == "whole" else 3]:
+    for name, tools, text in list(texts())[:: {"whole": 1, "random": 3, "letters": 12}[how]]:
         provider.will(CHAT.streams(cut(text, how)))
         seen: list[Delta] = []
         offered = tuple(Tool(one["function"]["name"], "", one["function"]["parameters"]) for one in tools)
@@ -120,7 +112,7 @@ async def _watched(provider: Provider, model: OpenAIChat, how: str) -> Any:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_client_of_the_gateway_gets_the_text_of_the_whole_answer(kind: Kind, how: str) -> None:
     """Texts that are cut are shared among the kinds: a kind has to do with frames, and a parser with cuts."""
-    apart = 1 if how == "whole" else len(KINDS)
+    apart = {"whole": 1, "random": len(KINDS), "letters": 4 * len(KINDS)}[how]
     failed = []
     for name, tools, text in list(texts())[KINDS.index(kind) % apart :: apart]:
         expected, final = calls_and_text(kind, whole(kind, text, tools))
