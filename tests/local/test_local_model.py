@@ -119,7 +119,7 @@ async def test_the_plain_model_can_be_asked_too_and_is_held_to_the_same_grammar(
     plain = open_local("smollm2-plain")
     assert (model.name, plain.name) == ("local:smollm2", "local:smollm2-plain")
     async with asyncio.timeout(PATIENCE_S):
-        reply = await plain.ask(Request((SUM,), TOOLS, max_tokens=64))
+        reply = await plain.ask(Request((SUM,), FEW, max_tokens=16))
     assert bool(reply.content) != bool(reply.calls)
 
 
@@ -130,7 +130,7 @@ async def test_a_second_question_about_the_same_tools_reads_only_what_is_new(mod
 
 
 async def test_more_tools_than_the_model_can_be_shown_are_chosen_by_what_is_asked(model: LocalChat) -> None:
-    fillers = [Tool(f"gadget_{n}", "Turn a gadget of the shop window.", of()) for n in range(200)]
+    fillers = [Tool(f"gadget_{n}", "", of()) for n in range(200)]
     async with asyncio.timeout(PATIENCE_S):
         answer = await Agent(model, [*fillers, *TOOLS]).ask("What is 23*19?")
     assert "437" in answer.text
@@ -186,9 +186,9 @@ async def test_an_error_of_the_one_who_shows_the_answer_reaches_the_one_who_aske
 
     with pytest.raises(BrokenPipeError):
         async with asyncio.timeout(PATIENCE_S):
-            await model.ask(Request((SUM,), TOOLS), show)
+            await model.ask(Request((SUM,), FEW), show)
 
-    assert [call.name for call in (await ask(model, SUM)).calls] == ["calculator"]
+    assert [call.name for call in (await ask(model, SUM, tools=FEW)).calls] == ["calculator"]
 
 
 async def test_a_history_that_does_not_fit_is_dropped_and_said_so(model: LocalChat) -> None:
@@ -202,7 +202,7 @@ async def test_a_history_that_does_not_fit_is_dropped_and_said_so(model: LocalCh
     assert reply.content
 
 
-@pytest.mark.parametrize("text", ["", "\x00\ud800", "<|im_end|>" * 20, "information é " * 9_000])
+@pytest.mark.parametrize("text", ["", "\x00\ud800", "<|im_end|>" * 3, "é" + "responsibilities " * 9_000])
 async def test_no_question_breaks_the_model(model: LocalChat, text: str) -> None:
     reply = await ask(model, UserMessage(text), tools=FEW, max_tokens=4)
     assert reply.calls or reply.finish_reason in ("stop", "length")

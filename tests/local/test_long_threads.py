@@ -6,21 +6,14 @@ from toolwire.models.local import open_local
 from toolwire.models.local_engine import CONTEXT_TOKENS
 from toolwire.testing import ScriptedModel
 
-# Long enough for two requests, of which the second tells the summary of the first. Its sentences differ, since the
-# model repeats what is repeated until its answer is as long as it may be.
+# Its sentences differ, since the model repeats what is repeated until its answer is as long as it may be.
 BOAT = """It is called Nele. It was built in Hamburg in the year 1962, by a man who had never sailed before. It has two
-masts and a small cabin with room for two people, a stove, a lamp and a shelf for charts. Its engine is old and starts
-only on the third try. Every summer it goes from Kiel to the islands in the south of Denmark and back again. Last year
-there was a storm on the way home: the mainsail tore, and the crew had to wait in Marstal for a week. A sailmaker there
-mended it for a good price and a bottle of rum. They are friends since then, and he comes along for the first trip of
-the year if his back allows it."""
-COLOUR = """The hull is blue, the deck is grey, and the sails are white but for the one that was mended. The owner wants
-to paint the cabin red before May, if the weather is dry. He has bought the paint, four brushes and a ladder. His
-daughter thinks that green would be nicer, so they may still change their minds about it."""
+masts and a small cabin with a stove, a lamp and a shelf for charts."""
+COLOUR = "The hull is blue, the deck is grey, and the sails are white but for the one that was mended."
 
 
 async def test_the_embedded_model_summarises_what_fills_its_window() -> None:
-    """Its window is its own; a fiftieth of it is enough here, since reading all of it takes long."""
+    """Its window is its own; a hundredth of it is enough here, since reading all of it takes long."""
     store = MemoryStore()
     before = Agent(ScriptedModel(BOAT, COLOUR), store=store)
     await before.ask("What do you know of the boat?", thread="chat")
@@ -28,7 +21,7 @@ async def test_the_embedded_model_summarises_what_fills_its_window() -> None:
     model = open_local()
     assert getattr(model, "window_tokens", None) == CONTEXT_TOKENS
 
-    agent = Agent(model, store=store, limits=Limits(compact_at=0.02), max_tokens=32)
+    agent = Agent(model, store=store, limits=Limits(compact_at=0.01), max_tokens=16)
     answer = await agent.ask("Say hello.", thread="chat")
 
     [summary] = [turn for turn in await agent.store.turns() if turn.question == QUESTION]

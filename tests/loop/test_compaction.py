@@ -103,6 +103,27 @@ async def test_a_model_says_its_window_itself(store: Store) -> None:
     assert model.summaries >= 1
 
 
+async def test_what_one_request_cannot_hold_is_summarised_piece_by_piece_with_the_summary_so_far() -> None:
+    model, facts = Talker(), [f"House {number} of the harbour is sold." for number in range(40)]
+    model.window_tokens, model.longest_question = 1_000, 1_500  # type: ignore[attr-defined]
+    store = MemoryStore()
+    await Agent(ScriptedModel(" ".join(facts)), store=store).ask("Which houses are sold?", thread="chat")
+    await Agent(ScriptedModel(LONG * 2), store=store).ask("And the story?", thread="chat")
+
+    await Agent(model, store=store, limits=Limits(compact_at=0.3)).ask("Go on.", thread="chat")
+
+    asked = [one.messages[0].text for one in model.requests if is_summary_request(one)]  # type: ignore[union-attr]
+    assert len(asked) > 2
+    assert all(len(text) <= 1_500 for text in asked)
+    told = [text.partition("\n\n")[2] for text in asked]
+    so_far = [f"Summary so far: Summary {number}: a story about the harbour.\n\n" for number in range(1, len(told))]
+    assert [text.startswith(before) for text, before in zip(told[1:], so_far, strict=True)] == [True] * len(so_far)
+    whole = told[0] + "".join(text.removeprefix(before) for text, before in zip(told[1:], so_far, strict=True))
+    assert [fact for fact in [*facts, LONG.strip()] if fact not in whole] == []
+    [summary] = [turn for turn in await store.turns() if turn.question == QUESTION]
+    assert summary.answer == f"Summary {len(asked)}: a story about the harbour."
+
+
 async def test_calls_stay_with_their_results_and_taint_outlives_the_summary(store: Store) -> None:
     model = Talker()
     agent = Agent(model, [page], store=store, limits=WINDOW)
