@@ -45,7 +45,8 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     it is what the wheel asks for.
     """
     folder = tmp_path_factory.mktemp("clean") / "venv"
-    assert ran(sys.executable, "-m", "venv", folder, cwd=folder.parent).returncode == 0
+    made = ran(UV, "venv", "--seed", "--python", sys.executable, folder, cwd=folder.parent)  # with pip in it
+    assert made.returncode == 0, made.stderr
     python, binary = folder / "bin/python", ("--only-binary", ":all:")
     ahead = ran(UV, "pip", "install", "--python", python, *binary, f"toolwire[all] @ {wheel.as_uri()}", cwd=folder)
     assert ahead.returncode == 0, ahead.stderr
@@ -67,10 +68,10 @@ def test_an_installed_wheel_answers_with_the_embedded_model(environment: Path, t
     cache = tmp_path / "cache"
 
     first = ran(environment / "bin/toolwire", "ask", "What is 12 * 12?", cwd=tmp_path, XDG_CACHE_HOME=str(cache))
-    again = ran(environment / "bin/toolwire", "ask", "What is 12 * 12?", cwd=tmp_path, XDG_CACHE_HOME=str(cache))
+    again = ran(environment / "bin/toolwire", "ask", "Hi", "--no-tools", cwd=tmp_path, XDG_CACHE_HOME=str(cache))
 
     assert (first.returncode, "144" in first.stdout) == (0, True), first.stderr
-    assert (again.returncode, "144" in again.stdout) == (0, True), again.stderr
+    assert (again.returncode, bool(again.stdout.strip())) == (0, True), again.stderr
     assert ("Fetching the embedded model" in first.stderr, "Fetching" in again.stderr) == (True, False)
     assert [file.name for file in cache.rglob("*") if file.is_file()] == [KNOWN["smollm2"].name]
 
