@@ -148,13 +148,17 @@ async def ended(store: SqliteStore) -> int:
     return (await store.metrics(project=PROJECT))[1].turns
 
 
-async def until_ended(store: SqliteStore, number: int, within_s: float = 600.0) -> float:
-    began = time.perf_counter()
-    while (done := await ended(store)) < number:
-        if time.perf_counter() - began > within_s:
+async def until_ended(store: SqliteStore, number: int, within_s: float = 600.0) -> dict[float, float]:
+    """When so much of all turns had ended: the first ones, half of them, all."""
+    began, reached = time.perf_counter(), dict[float, float]()
+    while (done := await ended(store)) < number or 1.0 not in reached:
+        passed = time.perf_counter() - began
+        reached.update({part: passed for part in (0.01, 0.5, 1.0) if part not in reached and done >= part * number})
+        if passed > within_s:
             raise SystemExit(f"only {done} of {number} turns ended within {within_s:.0f} s")
-        await asyncio.sleep(0.02)
-    return time.perf_counter() - began
+        if done < number:
+            await asyncio.sleep(0.25)
+    return reached
 
 
 async def latency(fleet: Fleet, calls: int, _: argparse.Namespace) -> None:
@@ -244,6 +248,17 @@ async def _call_all(fleet: Fleet, kind: str, calls: int, in_flight: int) -> dict
 
 
 async def suspended(fleet: Fleet, turns: int, _: argparse.Namespace) -> None:
+    await suspend_turns(fleet, turns)
+    fleet.nats.kill()
+    shutil.rmtree(fleet.nats.folder / "jetstream", ignore_errors=True)
+    fleet.nats.start()
+    fleet.nats_pid = fleet.nats._process.pid if fleet.nats._process else 0
+    print("the broker is wiped and started again")
+    await resume_turns(fleet, turns)
+
+
+async def suspend_turns(fleet: Fleet, turns: int) -> None:
+    """So many turns wait for the result of a call, and no worker has run one of them."""
     async with fleet.process(64) as (store, agent, runner):
         before = _memory()
         for _some in range(turns // 100):
@@ -252,19 +267,25 @@ async def suspended(fleet: Fleet, turns: int, _: argparse.Namespace) -> None:
         began = time.perf_counter()
         while await store.turns(state="running", limit=1, project=PROJECT) or await _not_sent(store, turns):
             runner.wake()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(2.0)
         print(f"{turns} turns wait after {time.perf_counter() - began:.0f} s; memory {before} -> {_memory()} MiB")
-    fleet.nats.kill()
-    shutil.rmtree(fleet.nats.folder / "jetstream", ignore_errors=True)
-    fleet.nats.start()
-    print("the broker is wiped and started again")
-    began = time.perf_counter()
+
+
+async def resume_turns(fleet: Fleet, turns: int) -> None:
+    """A new process and two workers begin with what the store holds: all calls are sent, run, and their turns end."""
+    began, cpu, own = time.perf_counter(), fleet.cpu_s(), time.process_time()
     async with fleet.process(64) as (store, _agent, runner):
         fleet.start_workers(2)
         runner.wake()
-        await until_ended(store, turns)
-        seconds = time.perf_counter() - began
-        print(f"all {turns} turns ended {seconds:.0f} s after the restart; memory at most {_memory()} MiB")
+        done_s = await until_ended(store, turns)
+        print(
+            f"all {turns} turns ended {time.perf_counter() - began:.0f} s after the restart; half of them after "
+            f"{done_s[0.5]:.0f} s; memory at most {_memory()} MiB"
+        )
+        spent = {name: after - cpu.get(name, 0.0) for name, after in fleet.cpu_s().items()}
+        spent["orchestrator"] = time.process_time() - own
+        costs = ", ".join(f"{name} {seconds * 1000 / turns:.2f}" for name, seconds in spent.items())
+        print(f"ms of CPU a turn: {costs}")
     keys = [line.split(" ")[0] for line in (fleet.folder / "ledger").read_text().splitlines()]
     print(f"effects {len(keys)}, doubled {len(keys) - len(set(keys))}")
 
@@ -287,7 +308,7 @@ def _cpu_s(pid: int) -> float:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.postgres_server import PostgresServer, new_schema, postgres_server
 from toolwire.errors import Fenced, SettingsError, StoreUnavailable
+from toolwire.record import reads
 from toolwire.record import schema as tables
 from toolwire.record.pg_connection import PgConnection, address_of
 from toolwire.record.pg_dialect import to_postgres
@@ -267,6 +268,19 @@ async def test_a_character_zero_in_a_call_and_its_result_harms_no_later_question
             "a\x00b \\u0000 \ue000 \\ue0000",
             "\x00",
         }
+
+
+async def test_rows_of_many_turns_are_found_by_the_ids_of_the_turns(postgres: PostgresServer, tmp_path: Path) -> None:
+    def explained(schema: str, question: str) -> str:
+        with closing(PgConnection(postgres.url, schema=schema)) as connection:
+            project = None if "?1 IS NULL" in question else "default"
+            rows = connection.execute(f"EXPLAIN {question}", (project, '["a","b"]')).fetchall()
+        return "\n".join(row[0] for row in rows)
+
+    with postgres.schemas.empty() as schema:
+        async with opened(postgres.url, tmp_path, schema):
+            for question in (*reads.RESULTS_OF_TURNS, *reads.SENT_BEFORE):
+                assert "Index Cond: (turn_id = ANY (" in await asyncio.to_thread(explained, schema, question)
 
 
 async def test_a_long_answer_comes_in_pages(postgres: PostgresServer) -> None:

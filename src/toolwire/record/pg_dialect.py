@@ -24,7 +24,13 @@ _BY_ID = (
         r"\1 AND project || '' = ",
     ),
     (re.compile(r"\b((?:\w+\.)?(?:turn|call)_id = \S+) AND ((?:\w+\.)?schema_name) = "), r"\1 AND \2 || '' = "),
+    (
+        re.compile(r"\b(turn_id IN \(SELECT value FROM json_each\(\S+\)\) AND .+?) AND (schema_name) = "),
+        r"\1 AND \2 || '' = ",
+    ),
 )
+# As a set it is joined, and then the planner may read all rows and parse the JSON again for each of them.
+_IN_LIST = re.compile(r"(?<!NOT) IN \((SELECT (?:value|CAST\(value AS \w+\)) FROM json_each\([^()]+\))\)")
 _HINT = re.compile(r" INDEXED BY \w+")
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA"}
@@ -110,7 +116,7 @@ def to_postgres(sql: str) -> str:
         return f"${match[1] or next(numbers)}"
 
     plain = _TYPELESS.sub(r"CAST(?\1 AS TEXT) IS NULL", _HINT.sub("", sql).replace(NOW, _NOW))
-    return _PLACE.sub(place, by_id(_cast(plain)))
+    return _PLACE.sub(place, _IN_LIST.sub(r" = ANY (ARRAY(\1))", by_id(_cast(plain))))
 
 
 def by_id(sql: str) -> str:

@@ -124,11 +124,11 @@ _NUMBERED_TURNS = _scoped(f"""
     {_SUMMARY} FROM turns WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?3)) AND project = ?1 ORDER BY seq
 """)  # noqa: S608
 _IDS = "(SELECT value FROM json_each(?2))"
-_WITH_RESULTS = _scoped(f"""
+RESULTS_OF_TURNS = _scoped(f"""
     SELECT project, turn_id, call_id FROM records INDEXED BY records_by_call
     WHERE turn_id IN {_IDS} AND project = ?1 AND schema_name = 'tool.result'
 """)  # noqa: S608
-_SENT_BEFORE = _scoped(f"""
+SENT_BEFORE = _scoped(f"""
     SELECT d.project, d.turn_id, d.call_id, d.epoch, t.epoch, t.state, t.owner
     FROM (SELECT project, turn_id, call_id, epoch FROM dispatches WHERE turn_id IN {_IDS} AND project = ?1) d
     JOIN turns t ON t.project = d.project AND t.id = d.turn_id
@@ -351,7 +351,7 @@ def calls_with_results(
     found: set[tuple[str, str]] = set()
     for some in ready.batches([column(turn_id) for turn_id in turn_ids]):
         given = (_maybe(project), orjson.dumps(some).decode())
-        found.update((row[1], row[2]) for row in connection.execute(_WITH_RESULTS.of(project), given))
+        found.update((row[1], row[2]) for row in connection.execute(RESULTS_OF_TURNS.of(project), given))
     return found
 
 
@@ -381,8 +381,8 @@ def _come(
             given = (_maybe(project), orjson.dumps(some).decode())
             yield from connection.execute(wanted.of(project), given).fetchall()
 
-    back = set(rows(_WITH_RESULTS, called))
-    back |= {row[:3] for row in rows(_SENT_BEFORE, called) if is_stranded(row)}
+    back = set(rows(RESULTS_OF_TURNS, called))
+    back |= {row[:3] for row in rows(SENT_BEFORE, called) if is_stranded(row)}
     going_on = set(rows(_NOT_ENDED, others))
     pending = set()
     for of, approval_id, body, turn_has_ended in rows(_ASKED_FOR, approvals):
