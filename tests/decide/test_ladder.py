@@ -1,14 +1,16 @@
 """The ladder: exists, offered, tier, permissions, arguments, confirmation, limits."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
 from toolwire import Effect, Grant, Tier, Toolbox, ToolCall, tool
-from toolwire.decide.ladder import RUNGS, Case, decide, explain, preflight
-from toolwire.protocol.calls import Allowed, Denied, NeedsApproval
+from toolwire.decide.ladder import RUNGS, Case, Clearance, decide, explain, preflight
+from toolwire.protocol.calls import Allowed, CallOptions, Denied, NeedsApproval
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.policy import Autonomy
 
 
 @tool(tier=Tier.CRAWL, effect=Effect.PURE)
@@ -179,3 +181,52 @@ def test_no_format_gets_a_call_past_its_tier(spelling: str, tier: Tier) -> None:
     call = ToolCall("bash", {"command": "ls"}, id="c", format=spelling, confidence=1.0)
     grant = Grant(tier=tier, permissions=frozenset({"shell"}), confirmed=frozenset({"*"}))
     assert isinstance(decide(Case(call, TOOLS, grant)), Allowed if tier is Tier.RUN else Denied)
+
+
+def test_what_is_cleared_at_a_look_is_what_the_ladder_allows() -> None:
+    """A tool is looked at once for all its calls, so every kind of tool, grant and call is compared with the climb."""
+
+    @tool(tier=Tier.WALK, timeout_s=50, max_timeout_s=20)
+    def change(what: str, times: int = 1, timeout_ms: int = 0) -> str:
+        """Change something."""
+        return what * times
+
+    @tool(tier=Tier.CRAWL, effect=Effect.PURE, validator=lambda given: {**given, "what": "y"})
+    def checked(what: str) -> str:
+        """Look at something else."""
+        return what
+
+    @tool(tier=Tier.RUN)
+    def run(what: str) -> str:
+        """Run something."""
+        return what
+
+    tools = Toolbox(*TOOLS, change, checked, run)
+    grants = [
+        EVERYTHING,
+        Grant(),
+        replace(EVERYTHING, max_calls=2),
+        replace(EVERYTHING, autonomy=Autonomy.READONLY),
+        replace(EVERYTHING, autonomy=Autonomy.FULL),
+        replace(EVERYTHING, rules=("deny look",)),
+        replace(EVERYTHING, tier=Tier.CRAWL, platform="raspberrypi"),
+    ]
+    given: list[dict[str, Any]] = [
+        {"what": "x"}, {"what": "x", "times": 2}, {"what": "x", "times": 2.0}, {"what": "x", "times": "2"}, {"pin": 1},
+        {"what": 1}, {"what": "x", "timeout_ms": 5}, {"path": "a"}, {"command": "ls"}, {"bell": "b"}, {},
+        {"what": "\ud800"},
+    ]  # fmt: skip
+    options: list[dict[str, Any]] = [{}, {"fault": "cut off"}, {"options": CallOptions(timeout_s=1.0)}]
+    offers, counts = (None, frozenset({"look", "run"})), (0, 1, 2)
+    cleared = 0
+    for grant in grants:
+        clearance = Clearance(tools, grant)
+        for name, arguments, more, offered, spent in product((*tools.names, "none"), given, options, offers, counts):
+            call = ToolCall(name, arguments, id="c1", **more)
+            allowed = clearance.allow(call, offered, spent)
+            if allowed is not None:
+                climbed = decide(Case(call, tools, grant, offered, spent))
+                assert allowed == climbed
+                assert str(allowed.arguments) == str(climbed.arguments if isinstance(climbed, Allowed) else climbed)
+                cleared += 1
+    assert cleared > 50

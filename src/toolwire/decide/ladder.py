@@ -1,14 +1,15 @@
 """The ladder that every call climbs: exists, offered, tier, permissions, arguments, policy, confirmation, limits.
 
 `decide` gives the verdict, `preflight` lists everything that stands in the way, `explain` tells the whole climb.
-All three walk the same rungs, so they cannot disagree.
+All three walk the same rungs, so they cannot disagree. Most rungs say the same about every call of a tool under one
+grant: a `Clearance` climbs those once.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolwire.decide.policy import Ruling, ruling
-from toolwire.define.arguments import Checked
+from toolwire.decide.policy import Ruling, allows_any, ruling
+from toolwire.define.arguments import Checked, Checker
 from toolwire.define.canonical import digest
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.offer import covers, runs_on
@@ -76,6 +77,44 @@ def decide(case: Case) -> Decision:
             return issue
         asks = issue
     return asks or _allowed(case, tool, checked)
+
+
+class Clearance:
+    """The tools of a toolbox whose calls need only a look, as long as the turn has read nothing untrusted.
+
+    What it allows, `decide` allows as well; about everything else `decide` has to be asked.
+    """
+
+    __slots__ = ("_cleared", "grant", "toolbox")
+
+    def __init__(self, toolbox: Toolbox, grant: Grant) -> None:
+        self.toolbox = toolbox
+        self.grant = grant
+        self._cleared: dict[str, tuple[Tool, Checker, float] | None] = {}
+
+    def allow(self, call: ToolCall, offered: frozenset[str] | None, spent: int) -> Allowed | None:
+        """The call as it may run, or None where the ladder has to be climbed. `spent` are the calls before it."""
+        name, arguments = call.name, call.arguments
+        try:
+            cleared = self._cleared[name]
+        except KeyError:
+            if (found := self.toolbox.get(name)) is None:  # models invent any number of names
+                return None
+            cleared = self._cleared[name] = self._look_at(found)
+        if cleared is None or call.fault or call.options is not None or spent >= self.grant.max_calls:
+            return None
+        if (offered is not None and name not in offered) or TIMEOUT_ARGUMENT in arguments:
+            return None
+        tool, checker, timeout_s = cleared
+        return _may_run(call, tool, arguments, timeout_s) if checker.fits(arguments) else None
+
+    def _look_at(self, tool: Tool) -> tuple[Tool, Checker, float] | None:
+        grant = self.grant
+        runs = not tool.platforms or runs_on(tool, grant.platform)
+        covered = tool.tier <= grant.tier and tool.needs <= grant.permissions
+        if not (runs and covered and allows_any(tool, grant)):
+            return None
+        return tool, self.toolbox.checker(tool.name), timeout_for(tool, {})
 
 
 def too_many(call: ToolCall, most: int, left_out: int) -> Denied:

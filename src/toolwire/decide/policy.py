@@ -60,6 +60,16 @@ _LOOKS = Ruling(Verdict.ALLOW, "Every command in it only reads, in a box where n
 _FREE = Ruling(Verdict.ALLOW, "It may run without asking.")
 
 
+def allows_any(tool: Tool, grant: Grant) -> bool:
+    """Whether every call of a tool may run, whatever its arguments are, as long as nothing untrusted was read.
+
+    It holds where `ruling` looks neither at the arguments nor at any rule.
+    """
+    if grant.rules or tool.requires_confirmation or tool.must_ask is not None or FILE_READ in tool.needs:
+        return False
+    return tool.effect is _PURE or (tool.tier is not _RUN and not tool.needs and grant.autonomy is not _READONLY)
+
+
 def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: bool = False) -> Ruling:
     """The one ruling about a call whose tier, permissions and arguments are in order.
 

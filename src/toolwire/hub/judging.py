@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from toolwire.decide.ladder import Case, decide, too_many
+from toolwire.decide.ladder import Case, Clearance, decide, too_many
 from toolwire.define.canonical import digest
 from toolwire.deliver.endings import refusal_result
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
@@ -27,13 +27,19 @@ _case, _card, _accepted = constructor(Case), constructor(CallCard), constructor(
 def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
     """Decide about calls and make their cards. `names` are the tools that were offered; None if any may be called."""
     judged = []
+    most, cleared = turn.limits.calls_per_step, services.clearance
+    if cleared is None or cleared.grant is not turn.grant or cleared.toolbox is not services.toolbox:
+        cleared = services.clearance = Clearance(services.toolbox, turn.grant)
     read = untrusted_sources(turn.messages) if turn.tainted else ()
     alone = len(calls) == 1
     for place, call in enumerate(calls):
-        case = _case(
-            call, services.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step, turn.tainted, read
-        )
-        decision = decide(case)
+        decision: Decision | None = None
+        if not turn.tainted and place < most:
+            decision = cleared.allow(call, names, turn.calls + place)
+        if decision is None:
+            decision = decide(
+                _case(call, services.toolbox, turn.grant, names, turn.calls, place, most, turn.tainted, read)
+            )
         if not alone and type(decision) is Allowed and decision.tool.category == ENDS_TURN:
             decision = Denied(call, Code.INVALID_PARAMS, _NOT_ALONE.format(name=call.name), "alone")
         judged.append(_accepted(_card_of(services, turn, call, decision, alone), decision))

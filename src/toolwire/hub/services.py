@@ -8,6 +8,7 @@ from typing import Any
 
 from uuid_utils import uuid7
 
+from toolwire.decide.ladder import Clearance
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.execute.contract import Dispatcher, Executor
@@ -91,6 +92,7 @@ class Services:
         self.monotonic = monotonic
         self.new_id = new_id
         self.seal = os.urandom(_SEAL_BYTES)
+        self.clearance: Clearance | None = None
         self._locks = locks
         self._recorder: ContextRecorder | None = None
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
