@@ -255,3 +255,22 @@ def test_arguments_nested_beyond_reason_are_an_error_and_not_a_crash(speaker: Sp
     assert json.loads(encoder.encode(Request((UserMessage("hi"),), conversation="c"), {"model": "m"}))[
         speaker.dialect.messages_field
     ]
+
+
+def test_a_message_that_cannot_be_written_is_not_taken_for_written() -> None:
+    """After the error, the conversation is written anew: what was encoded of it stands at no certain place."""
+    encoder = RequestEncoder(openai_chat.DIALECT, kept_bytes=200)
+    first = UserMessage("one")
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    odd = Reply(calls=(ToolCall("x", {"n": deep}, id="c1"),))
+
+    encoder.encode(Request((first,), conversation="c"), {"model": "m"})
+    with pytest.raises(ValueError, match="JSON"):
+        encoder.encode(Request((first, odd), conversation="c"), {"model": "m"})
+    whole = Request((first, UserMessage("two " * 100)), conversation="c")
+
+    for request in (whole, whole, Request((), conversation="c"), replace(whole, conversation=""), whole):
+        body = json.loads(encoder.encode(request, {"model": "m"}))
+        assert body == encode_request(openai_chat.DIALECT, request, {"model": "m"})

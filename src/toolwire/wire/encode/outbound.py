@@ -149,6 +149,9 @@ def _lost(call: ToolCall) -> ToolResult:
 
 def words(result: ToolResult) -> str:
     """The result as text: its content, or else its structured output, after the error sentence if it failed."""
+    content = result.content
+    if len(content) == 1 and type(only := content[0]) is Text and only.text and result.error is None:
+        return only.text  # nearly every result
     text = result.text
     if not text and result.structured is not None:
         text = to_json(result.structured).decode()

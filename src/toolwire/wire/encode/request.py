@@ -144,6 +144,7 @@ class _EncodedConversation:
     """What is known of one conversation: its messages as bytes without the outer brackets, and where it stands."""
 
     ids: CallIds
+    conversation: str = ""
     body: bytearray = field(default_factory=bytearray)
     count: int = 0
     last: Message | None = None
@@ -154,7 +155,8 @@ class _EncodedConversation:
 class RequestEncoder:
     """Writes request bodies, encoding each message and each tool list of a conversation only once.
 
-    What is kept is bounded: the conversations used last, and their total size.
+    What is kept is bounded: the conversations used last, and their total size. The newest one is set aside and weighed
+    when another takes its place; until then its next request needs only a look.
     """
 
     def __init__(
@@ -163,66 +165,78 @@ class RequestEncoder:
         self._dialect = dialect
         self._conversations = conversations
         self._kept_bytes = kept_bytes
-        self._kept: dict[str, _EncodedConversation] = {}  # the one used last stands last
+        self._newest: _EncodedConversation | None = None
+        self._kept: dict[str, _EncodedConversation] = {}  # all others, the one used last stands last
         self._size = 0
         self._tools = _Recent()
         self._openings = _Recent()
-        self._last: tuple[tuple[Tool, ...], str, bytes] | None = None
+        self._last: tuple[tuple[Tool, ...], str, bytes, bytes] | None = None
+        self._needs_roles = dialect.joins_neighbours or bool(dialect.bridge)
         self._label = f'"{dialect.messages_field}":['.encode()
 
     def encode(self, request: Request, frame: Json) -> bytes:
         """The body of this request as JSON bytes. Raises ValueError when a value in it is no JSON."""
-        kept = self._take(request)
-        self._extend(kept, request.messages)
-        offered = self._dialect.offered(request) if request.tools_off else request.tools
-        head, lead = to_json(frame)[:-1], self._lead(offered, request.system)
-        if len(head) == 1:
-            lead = lead[1:]
-        if request.conversation:
-            self._put(request.conversation, kept)
-        comma = b"," if kept.body and not lead.endswith(b"[") else b""
-        return b"".join((head, lead, comma, kept.body, b"]}"))
+        messages, kept = request.messages, self._newest
+        # Messages only grow at their end, so one look tells whether these continue what is kept.
+        if (
+            kept is None
+            or kept.conversation != request.conversation
+            or kept.count > len(messages)
+            or messages[kept.count - 1] is not kept.last
+        ):
+            kept = self._take(request.conversation, messages)
+        if kept.count < len(messages):
+            self._extend(kept, messages)
+        tools, last = self._dialect.offered(request) if request.tools_off else request.tools, self._last
+        if last is None or last[0] is not tools or last[1] != request.system:
+            last = self._last = self._lead(tools, request.system)
+        lead = last[2] if frame else last[2][1:]
+        return b"".join((to_json(frame)[:-1], lead, last[3] if kept.body else b"", kept.body, b"]}"))
 
-    def _lead(self, tools: tuple[Tool, ...], system: str) -> bytes:
-        """What stands between the frame and the messages of a conversation, mostly the same as the last time."""
-        last = self._last
-        if last is None or last[0] is not tools or last[1] != system:
-            fields, opening = self._tool_fields(tools), self._opening(system, tools)
-            lead = b"".join((b"," if fields else b"", fields, b",", self._label, opening))
-            self._last = last = (tools, system, lead)
-        return last[2]
+    def _lead(self, tools: tuple[Tool, ...], system: str) -> tuple[tuple[Tool, ...], str, bytes, bytes]:
+        """What stands between the frame and the messages of a conversation, and what parts it from those."""
+        fields, opening = self._tool_fields(tools), self._opening(system, tools)
+        lead = b"".join((b"," if fields else b"", fields, b",", self._label, opening))
+        return tools, system, lead, b"," if opening else b""
 
-    def _take(self, request: Request) -> _EncodedConversation:
-        kept = self._kept.pop(request.conversation, None)
+    def _take(self, conversation: str, messages: tuple[Message, ...]) -> _EncodedConversation:
+        """What is known of a conversation, which becomes the newest; or a new one, where nothing is known of it."""
+        self._set_aside()
+        kept = self._kept.pop(conversation, None)
         if kept is not None:
             self._size -= len(kept.body)
-            # Messages only grow at their end, so one look tells whether these continue what is kept.
-            if 0 < kept.count <= len(request.messages) and request.messages[kept.count - 1] is kept.last:
+            if kept.count <= len(messages) and messages[kept.count - 1] is kept.last:
+                self._newest = kept
                 return kept
-        return _EncodedConversation(CallIds(self._dialect.id_fits))
+        return _EncodedConversation(CallIds(self._dialect.id_fits), conversation)
 
-    def _put(self, conversation: str, kept: _EncodedConversation) -> None:
-        self._kept[conversation] = kept
-        self._size += len(kept.body)
-        while len(self._kept) > self._conversations or self._size > self._kept_bytes:
+    def _set_aside(self) -> None:
+        """Keep the newest conversation among the others, and drop the oldest of them beyond the limits."""
+        newest, self._newest = self._newest, None
+        if newest is not None:
+            self._kept[newest.conversation] = newest
+            self._size += len(newest.body)
+        while self._kept and (len(self._kept) >= self._conversations or self._size > self._kept_bytes):
             self._size -= len(self._kept.pop(next(iter(self._kept))).body)
 
     def _extend(self, kept: _EncodedConversation, messages: tuple[Message, ...]) -> None:
-        dialect = self._dialect
+        dialect, body = self._dialect, kept.body
+        self._newest = None  # should a message have no JSON, nothing of it may count as written
         new, kept.waiting = _encode(dialect, messages[kept.count :], kept.waiting, kept.ids, kept.last_role)
-        if messages:
-            kept.count, kept.last = len(messages), messages[-1]
-        if not new:
-            return
-        written = to_json(new)[1:-1]
-        if dialect.joins_neighbours and new[0]["role"] == kept.last_role:
-            # Both sides end and begin with the list of parts of the same role: open the old one, go on with the new.
-            del kept.body[-2:]
-            written = written[len(f'{{"role":"{kept.last_role}","{dialect.parts_field}":[') :]
-        if kept.body:
-            kept.body += b","
-        kept.body += written
-        kept.last_role = new[-1].get("role", "")
+        kept.count, kept.last = len(messages), messages[-1]
+        if new:
+            written = to_json(new)[1:-1]
+            if dialect.joins_neighbours and new[0]["role"] == kept.last_role:
+                # Both sides end and begin with the parts of the same role: open the old one, go on with the new.
+                del body[-2:]
+                written = written[len(f'{{"role":"{kept.last_role}","{dialect.parts_field}":[') :]
+            if body:
+                body += b","
+            body += written
+            if self._needs_roles:
+                kept.last_role = new[-1].get("role", "")
+        if kept.conversation and len(body) <= self._kept_bytes:
+            self._newest = kept
 
     def _opening(self, system: str, tools: tuple[Tool, ...]) -> bytes:
         if self._dialect.system is None or not (system or self._dialect.tell_tools):
