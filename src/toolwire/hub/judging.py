@@ -19,7 +19,7 @@ from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import constructor, replace
 
 _MOST_PASSWORDS = 256
-_DETACH = AfterExecution.DETACH
+_DETACH, _SUSPEND = AfterExecution.DETACH, AfterExecution.SUSPEND
 _NOT_ALONE = "{name!r} ends the turn, so it must be the only call of its step. Call it alone, after the other results."
 _case, _card, _accepted = constructor(Case), constructor(CallCard), constructor(Accepted)
 
@@ -65,22 +65,25 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
     So is one of several that may run twice: should it never begin, it is simply run later. Any other is claimed by the
     process that runs it, so that a call which was never delivered has surely not begun.
     """
-    attempt, result = 0, None
+    attempt, result, agreed = 0, None, USUAL
+    effect, version = Effect.UNSAFE, ""
     if type(decision) is Allowed:
         tool: Tool | None = (known := decision.tool)
-        at_once = alone or known.effect in REPEATABLE
-        if at_once and type(known.target) is InProcess and known.after_execution is not _DETACH:
-            attempt = 1
+        if (alone or known.effect in REPEATABLE) and type(known.target) is InProcess:
+            attempt = 0 if known.after_execution is _DETACH else 1
     else:
         tool = services.toolbox.get(call.name)
         if type(decision) is Denied:
             result = refusal_result(decision)
-    effect, version = (tool.effect, tool.version) if tool is not None else (Effect.UNSAFE, "")
+    if tool is not None:
+        effect, version = tool.effect, tool.version
+        if result is None and (tool.after_execution is not _SUSPEND or tool.controls_turn or not attempt):
+            agreed = _agreement(turn, tool)
     record_id = services.new_id()
     return _card(
         record_id, turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
         effect, version, services.clock(), attempt, result, record_id if attempt else "", "", None,
-        turn.iterations + (not turn.pending), USUAL if result is not None or tool is None else _agreement(turn, tool),
+        turn.iterations if turn.pending else turn.iterations + 1, agreed,
     )  # fmt: skip
 
 

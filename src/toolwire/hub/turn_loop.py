@@ -27,6 +27,7 @@ from toolwire.loop.step import (
     append_reply,
     append_results,
     end_turn,
+    is_bounded,
     last_words,
     next_step,
     was_tainted,
@@ -35,7 +36,7 @@ from toolwire.loop.step import (
     within_step,
 )
 from toolwire.models.waits import waits_end_in, waits_told_to
-from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
 from toolwire.protocol.events import Emit, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted, TurnWaiting
 from toolwire.protocol.tools import Tool
@@ -57,23 +58,18 @@ def fold(kept: KeptTurn, runtime: Runtime) -> Turn:
             case Reply():
                 turn = append_reply(with_last_request(turn), event)
             case ResultsMessage(results):
-                digests = [digest(call.arguments) for call in turn.pending]
-                turn = append_results(turn, results, echoes(turn.pending, digests, results, runtime))
+                asked = ((call.name, digest(call.arguments)) for call in turn.pending)
+                told = [echo(runtime, *call, result) for call, result in zip(asked, results, strict=True)]
+                turn = append_results(turn, results, [one for one in told if one is not None])
             case Note():
                 turn = append_note(turn, event)
     return turn
 
 
-def echoes(
-    calls: Sequence[ToolCall], digests: Sequence[str], results: Sequence[ToolResult], runtime: Runtime
-) -> list[Echo]:
-    """What was asked and what came of it, for calls that should make progress; polling tools are left out."""
-    known = runtime.toolbox.get
-    found: list[Echo] = []
-    for call, arguments, result in zip(calls, digests, results, strict=True):
-        if (tool := known(call.name)) is None or not tool.polling:
-            found.append((arguments, call.name, result.status, result.text))
-    return found
+def echo(runtime: Runtime, name: str, arguments: str, result: ToolResult) -> Echo | None:
+    """What was asked and what came of it, for a call that should make progress; None for a tool that is polled."""
+    tool = runtime.toolbox.get(name)
+    return (arguments, name, result.status, result.text) if tool is None or not tool.polling else None
 
 
 @dataclass(slots=True)
@@ -180,23 +176,27 @@ class Runner:
         return losses(self._tools) if losses else ()
 
     async def _turn_the_wheel(self, held: "_Held") -> Turn:
+        runtime, allowance = self._runtime, self._allowance
+        bounded = allowance is not None or is_bounded(held.turn.limits)  # else it does not matter how late it is
         while True:
-            if self._allowance is not None:
-                held.turn = await self._allowance.cut(held.turn)
+            if allowance is not None:
+                held.turn = await allowance.cut(held.turn)
             turn = held.turn
-            timed = turn.limits.deadline_s is not None  # else it does not matter how late it is
-            step = next_step(turn, self._runtime.monotonic() if timed else 0.0)
+            step = next_step(turn, runtime.monotonic() if bounded else 0.0)
             match step:  # patterns without fields: those that take a value apart cost a microsecond each
                 case RunCalls():
                     held.turn = await self._run_calls(turn)
                 case AskModel():
-                    unread = self._runtime.unread
+                    unread = runtime.unread
                     if unread is not None and (shown := unread.take(turn.id)):
                         turn = held.turn = await self._note(turn, shown)
                     if self._intervene is not None:
                         turn = held.turn = await self._intervened(turn, self._intervene)
-                    if turn.ending is None:
-                        held.turn = await self._ask(turn if step.closing is None else with_last_request(turn))
+                    if turn.ending is not None:
+                        continue
+                    held.turn = turn = await self._ask(turn if step.closing is None else with_last_request(turn))
+                    if turn.pending and not bounded:  # about such a turn, `next_step` has nothing else to say
+                        held.turn = await self._run_calls(turn)
                 case Finished():
                     return await self._end(turn, step.ending)
 
@@ -220,17 +220,17 @@ class Runner:
         return append_note(turn, note)
 
     async def _ask(self, turn: Turn) -> Turn:
-        closing = turn.closing
-        messages = self._sent(turn) if turn.thread else turn.messages
-        tools, tools_off = self._tools, closing is not None
-        if tools_off and turn.limits.must_end_with:
-            tools, tools_off = tuple(tool for tool in tools if tool.name in turn.limits.must_end_with), False
+        closing, limits, allowance, emit = turn.closing, turn.limits, self._allowance, self._emit
+        tools, names, tools_off = self._tools, self._names, closing is not None
+        if tools_off and limits.must_end_with:
+            tools, tools_off = tuple(tool for tool in tools if tool.name in limits.must_end_with), False
+            names = frozenset(map(_name_of, tools))
         request = _request(
-            messages, tools, turn.system, turn.id, tools_off, self._max_tokens, self._temperature
+            self._sent(turn) if turn.thread else turn.messages, tools, turn.system, turn.id, tools_off,
+            self._max_tokens, self._temperature,
         )  # fmt: skip
-        allowance, emit = self._allowance, self._emit
-        reserves = allowance is not None and allowance.reserves_usage
-        if allowance is not None and reserves:
+        reserves = False
+        if allowance is not None and (reserves := allowance.reserves_usage):
             turn = await allowance.reserve(turn, request, self._model)
             if turn.ending is not None:
                 return turn
@@ -239,15 +239,15 @@ class Runner:
         began = perf_counter() if emit else 0.0
         try:
             answer = self._model.ask(request, self._deltas)
-            reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
+            reply = await (answer if limits.deadline_s is None else self._in_time(turn, answer))
         except _DeadlineOver:
             return end_turn(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
         left_out = 0
         if reply.calls or reply.left_out:
-            if reply.left_out or len(reply.calls) > turn.limits.calls_per_step:
+            if reply.left_out or len(reply.calls) > limits.calls_per_step:
                 reply, left_out = within_step(turn, reply)
             reply = withhold_passwords(self._runtime, with_own_ids(turn, drop_quoted_calls(reply, turn.messages)))
-        if turn.limits.tokens is not None and not reply.usage.total_tokens:
+        if limits.tokens is not None and not reply.usage.total_tokens:
             reply = replace(reply, usage=estimated_usage(request, reply))
         if self._offered and self._tools and closing is None:
             self._formats.append(tally(self._model.name, self._offered, reply))
@@ -262,7 +262,6 @@ class Runner:
         if allowance is not None:
             allowance.learn_price(reply, self._model)
             reserve = allowance.reservation(settles=reserves)
-        names = self._names if tools is self._tools else frozenset(tool.name for tool in tools)
         writing = self._writing if allowance is None else None
         self._accepted = await self._runtime.accept(turn, reply, names, left_out, reserve, writing)
         return after
@@ -286,22 +285,24 @@ class Runner:
             raise
 
     async def _run_calls(self, turn: Turn) -> Turn:
+        runtime, accepted, slots, emit = self._runtime, self._accepted, self._slots, self._emit
         if self._allowance is not None:
-            self._accepted = self._allowance.within(turn, self._accepted)
-        slots = self._slots
-        began = perf_counter() if len(self._accepted) > 1 else 0.0
+            accepted = self._accepted = self._allowance.within(turn, accepted)
+        began = perf_counter() if len(accepted) > 1 else 0.0
         if self._writing:
-            results = await self._runtime.run_sent(self._writing.pop(), turn, self._accepted, slots, self._emit)
+            results = await runtime.run_sent(self._writing.pop(), turn, accepted, slots, emit)
         else:
-            results = await self._runtime.run(turn, self._accepted, slots, self._emit)
+            results = await runtime.run(turn, accepted, slots, emit)
         if began:
             self._tally.add_batch(results, slots, (perf_counter() - began) * 1000)
-        digests = []
-        for one in self._accepted:
-            digests.append(one.card.args_digest)  # noqa: PERF401 -- a comprehension costs more, for the one there is
-        after = append_results(turn, results, echoes(turn.pending, digests, results, self._runtime))
-        if self._emit:
-            self._tell_notes(turn.messages, after.messages, self._emit)
+        echoes = []
+        for one, result in zip(accepted, results, strict=True):
+            card = one.card
+            if (told := echo(runtime, card.call.name, card.args_digest, result)) is not None:
+                echoes.append(told)
+        after = append_results(turn, results, echoes)
+        if emit:
+            self._tell_notes(turn.messages, after.messages, emit)
         if slots.waited_s:  # from now on it is in the turn
             after, slots.waited_s = replace(after, waited_s=after.waited_s + slots.waited_s), 0.0
         return after

@@ -35,7 +35,7 @@ from toolwire.protocol.calls import Problem, ToolCall, ToolResult
 from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, untrusted_sources
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
-from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changing, constructor, dataclass, fast_frozen, replace
 
 Echo = tuple[str, ...]
@@ -79,13 +79,16 @@ Step = AskModel | RunCalls | Finished
 _ASK, _run = AskModel(), constructor(RunCalls)
 
 
+def is_bounded(limits: Limits) -> bool:
+    """Whether a turn can end at any moment, since its time, its tokens or its money are limited."""
+    return limits.deadline_s is not None or limits.tokens is not None or limits.cost_usd is not None
+
+
 def next_step(turn: Turn, now: float) -> Step:
     """Read the turn so far and say what it needs next."""
     if turn.ending is not None:
         return Finished(turn.ending)
-    limits = turn.limits
-    is_bounded = limits.deadline_s is not None or limits.tokens is not None or limits.cost_usd is not None
-    if is_bounded and (reason := ending_reason(turn, now)):
+    if is_bounded(turn.limits) and (reason := ending_reason(turn, now)):
         return Finished(Ending(reason, last_words(turn) or WITHOUT_ANSWER[reason]))
     if turn.pending:
         return _run(turn.pending)

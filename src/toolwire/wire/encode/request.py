@@ -108,12 +108,13 @@ def _encode(
     encoded: list[Json] = []
     encode = dialect.encode_message
     for message in messages:
-        if (waiting or type(message) is ResultsMessage) and not answers(message, waiting):
+        kind = type(message)
+        if (waiting or kind is ResultsMessage) and not answers(message, waiting):
             for said in settle(message, waiting):
                 encoded += encode(said, ids)
         else:
             encoded += encode(message, ids)
-        waiting = message.calls if type(message) is Reply else ()
+        waiting = message.calls if kind is Reply else ()  # type: ignore[union-attr]
     if dialect.bridge:
         encoded = _bridged(encoded, dialect.bridge, last_role)
     return (_joined(encoded, dialect.parts_field) if dialect.joins_neighbours else encoded), waiting
