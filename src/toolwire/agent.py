@@ -170,7 +170,8 @@ class Agent:
 
     @project.setter
     def project(self, project: str) -> None:
-        self.store = self.runtime.store = of_project(self.store, project)
+        self.store = of_project(self.store, project)
+        self.runtime.change_store(self.store)
 
     @property
     def events(self) -> EventHub:

@@ -10,7 +10,7 @@ from toolwire import Effect, Grant, Tier, Toolbox, ToolCall, tool
 from toolwire.decide.ladder import RUNGS, Case, Clearance, decide, explain, preflight
 from toolwire.protocol.calls import Allowed, CallOptions, Denied, NeedsApproval
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.policy import Autonomy
+from toolwire.protocol.policy import Autonomy, Rule
 
 
 @tool(tier=Tier.CRAWL, effect=Effect.PURE)
@@ -208,7 +208,7 @@ def test_what_is_cleared_at_a_look_is_what_the_ladder_allows() -> None:
         replace(EVERYTHING, max_calls=2),
         replace(EVERYTHING, autonomy=Autonomy.READONLY),
         replace(EVERYTHING, autonomy=Autonomy.FULL),
-        replace(EVERYTHING, rules=("deny look",)),
+        replace(EVERYTHING, rules=(Rule.parse("deny look"),)),
         replace(EVERYTHING, tier=Tier.CRAWL, platform="raspberrypi"),
     ]
     given: list[dict[str, Any]] = [

@@ -4,24 +4,28 @@ import pytest
 
 from toolwire import Approval, MemoryStore, Toolbox, tool
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
+from toolwire.errors import StoreError
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Resources
 from toolwire.execute.router import Router
 from toolwire.hub.detached import GRACE_S, settle_detached
 from toolwire.hub.event_hub import EventHub
+from toolwire.hub.runtime import Runtime
 from toolwire.hub.services import APPROVAL_S, DETACHED_LEASE_S, IN_FLIGHT, QUESTIONS, Services
 from toolwire.hub.shared_locks import SharedLocks
 from toolwire.hub.shown_output import MOST_CHARS, MOST_TURNS, ShownOutput
+from toolwire.hub.turn_loop import Runner
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import Allowed, NeedsApproval, Text, ToolCall, ToolResult
-from toolwire.protocol.chat import Reply
+from toolwire.protocol.chat import Reply, UserMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Effect
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
-from toolwire.testing import FrozenClock
+from toolwire.record.projects import of_project
+from toolwire.testing import FrozenClock, ScriptedModel
 
 
 @tool
@@ -99,6 +103,21 @@ def test_an_agent_has_its_slots_and_many_idle_ones_are_not_kept() -> None:
     one.agent_slots(Turn("t", agent="one more"))
     assert busy is one.agent_slots(turn), "its calls run"
     assert idle is not one.agent_slots(Turn("t", project="garden", agent="bob"))
+
+
+async def test_a_turn_of_another_project_is_not_run() -> None:
+    """The hub writes replies and results past the project's view of the store, so it looks at the turn before."""
+    store, model = MemoryStore(), ScriptedModel("Done.", "Done.")
+    runtime = Runtime(Toolbox(paint), of_project(store, "garden"))
+    foreign = Turn("t", project="house", messages=(UserMessage("Paint."),))
+    await store.begin(foreign)
+    with pytest.raises(StoreError, match="'house' is not the one"):
+        await Runner(runtime, model).run(foreign)
+    assert (model.requests, (await store.turn("t")).state) == ([], "running")
+
+    runtime.change_store(of_project(store, "house"))
+    ended = await Runner(runtime, model).run(foreign)
+    assert (ended.ending is not None, (await store.turn("t")).state) == (True, "ended")
 
 
 def test_a_model_reads_the_newest_output_of_each_call_once() -> None:

@@ -1098,7 +1098,7 @@ async def test_an_executor_is_given_what_it_may_know_and_the_beginning_is_noted_
     assert (context.call_id, context.turn_id, context.project, context.agent) == ("c", "t", "default", "ann")
     assert (context.grant, context.timeout_s, context.attempt, context.thread) == (TURN.grant, 30.0, 1, "shed")
     assert (context.tainted_by, context.approved, context.trial, context.config) == ((), True, None, None)
-    assert (context.recorder, context.reveal) == (house.runtime.recorder, None)
+    assert (context.recorder, context.reveal) == (house.runtime, None)
     assert (house.store.begun, house.store.renewed) == (["c"], [])
 
     class Notes(Bench):

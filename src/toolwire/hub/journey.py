@@ -541,7 +541,7 @@ class Journey:
         context = _context(
             card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt, turn.thread,
             _tainted_by(turn) if turn.tainted or turn.grant.rules else (),
-            services.recorder, True, services.store.begins,
+            services, True, services.store.begins,
             turn.trace if telemetry is None else telemetry.trace_of(turn, card.call.id),
         )  # fmt: skip
         shows = allowed.tool.shows_output and card.detached and not allowed.tool.untrusted
@@ -588,7 +588,7 @@ def close_call(
 ) -> Awaitable[ToolResult]:
     """Write down how a call ended, and whether it `ran`; the result that was kept first comes back."""
     row = AuditRow.about(card, "finished", services.clock(), rule, result)
-    return services.store.close(card, result, [row], ran=ran)
+    return services.writes.close(card, result, [row], ran=ran)
 
 
 async def _refuse(denied: Denied) -> Refused:

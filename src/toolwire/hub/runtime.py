@@ -111,9 +111,9 @@ class Runtime(Services):
             and accepted
             and self._sends_all(accepted)
         ):
-            writing.append(await _begun(self.store.append_reply(turn, reply, cards, rows)))
+            writing.append(await _begun(self.writes.append_reply(turn, reply, cards, rows)))
             return accepted
-        kept = await self.store.append_reply(turn, reply, cards, rows, reserve)
+        kept = await self.writes.append_reply(turn, reply, cards, rows, reserve)
         return accepted if reserve is None else list(map(as_kept, accepted, kept))
 
     async def reopen(self, turn: Turn, names: frozenset[str]) -> list[Accepted]:

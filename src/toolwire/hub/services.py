@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from uuid_utils import uuid7
@@ -22,8 +22,10 @@ from toolwire.hub.slots import Slots
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import NeedsApproval, ToolResult
 from toolwire.protocol.context import Context
+from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
+from toolwire.record.projects import ProjectStore
 
 APPROVAL_S = 86_400.0
 QUESTIONS = 20
@@ -75,7 +77,6 @@ class Services:
         new_id: Callable[[], str] = lambda: str(uuid7()),
     ) -> None:
         self.toolbox = toolbox
-        self.store: Store = store
         self.executor = executor or InProcessExecutor()
         self.dispatcher = self.executor if isinstance(self.executor, Dispatcher) else None
         self.notes_begin: bool = getattr(self.executor, "notes_begin", False)
@@ -95,6 +96,7 @@ class Services:
         self.clearance: Clearance | None = None
         self._locks = locks
         self._recorder: ContextRecorder | None = None
+        self.change_store(store)
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
         self.detached: set[asyncio.Task[None]] = set()
         self.detached_lease_s = DETACHED_LEASE_S
@@ -111,18 +113,41 @@ class Services:
         return self._locks
 
     @property
+    def shown_output(self) -> ShownOutput:
+        """Keeps what calls that run on their own have written; there is none as long as `unread` is None."""
+        if self.unread is None:
+            self.unread = ShownOutput()
+        return self.unread
+
+    @property
     def recorder(self) -> ContextRecorder:
         """Keeps what tools say about their own calls."""
         if self._recorder is None:
             self._recorder = ContextRecorder(self.store, self.clock, self.clean)
         return self._recorder
 
-    @property
-    def shown_output(self) -> ShownOutput:
-        """Keeps what calls that run on their own have written; there is none as long as `unread` is None."""
-        if self.unread is None:
-            self.unread = ShownOutput()
-        return self.unread
+    # What contexts take for their `Recorder`: few calls say anything about themselves.
+
+    async def record_told(self, context: Context, tool: str) -> None:
+        await self.recorder.record_told(context, tool)
+
+    async def marks(self, project: str) -> Sequence[UntrustedMark]:
+        return await self.recorder.marks(project)
+
+    def change_store(self, store: Store) -> None:
+        """Keep everything in this store from now on.
+
+        The hub makes all cards and rows of a turn from the turn itself. So it asks once per turn, by `require_own`,
+        what a project's view of a store looks for in each of them, and then writes past it.
+        """
+        self.store = store
+        self.writes = store.whole if isinstance(store, ProjectStore) else store
+        self._recorder = None
+
+    def require_own(self, turn: Turn) -> None:
+        """Raise StoreError for a turn of another project than the one that this store is the view of."""
+        if isinstance(self.store, ProjectStore):
+            self.store.require(turn)
 
     def clean(self, text: str) -> str:
         """A text without any secret in it."""

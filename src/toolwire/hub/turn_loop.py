@@ -131,6 +131,7 @@ class Runner:
         When it cannot go on (a model that does not answer, a cancellation, a watcher that raises) the turn is released,
         so that it can be resumed, and the exception passes through.
         """
+        self._runtime.require_own(turn)
         self._tools = self._offer(turn)
         self._names = frozenset(map(_name_of, self._tools))
         self._slots = Slots(turn.limits.parallel)

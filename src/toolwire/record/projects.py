@@ -76,7 +76,7 @@ class ProjectStore:
         self._append_reply, self._open, self._close = whole.append_reply, whole.open, whole.close
 
     def begin(self, turn: Turn, *, runs: bool = True) -> Doing[None]:
-        self._require(turn)
+        self.require(turn)
         return self.whole.begin(turn, runs=runs)
 
     def resume(self, turn_id: str, *, project: str | None = None) -> Doing[KeptTurn]:  # noqa: ARG002 -- its own
@@ -98,30 +98,30 @@ class ProjectStore:
         return self._append_reply(turn, reply, cards, audit, reserve)
 
     def append_note(self, turn: Turn, note: Note) -> Doing[None]:
-        self._require(turn)
+        self.require(turn)
         return self.whole.append_note(turn, note)
 
     def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> Doing[CallCard]:
-        self._require(card, *audit)
+        self.require(card, *audit)
         return self._open(card, audit, reserve)
 
     def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
         begins: bool = True, token: str = "",
     ) -> Doing[CallCard]:  # fmt: skip
-        self._require(card, *audit)
+        self.require(card, *audit)
         return self.whole.claim(card, audit, owner=owner, until=until, begins=begins, token=token)
 
     def renew(self, card: CallCard, until: float | None = None) -> Doing[CallCard]:
-        self._require(card)
+        self.require(card)
         return self.whole.renew(card, until)
 
     def detach(self, card: CallCard) -> Doing[CallCard]:
-        self._require(card)
+        self.require(card)
         return self.whole.detach(card)
 
     def ask_to_cancel(self, card: CallCard, why: str) -> Doing[CallCard]:
-        self._require(card)
+        self.require(card)
         return self.whole.ask_to_cancel(card, why)
 
     def detached_calls(self, *, limit: int = 100, project: str | None = None) -> Doing[list[CallCard]]:  # noqa: ARG002 -- its own
@@ -148,22 +148,22 @@ class ProjectStore:
         return self._close(card, result, audit, ran=ran)
 
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
-        self._require(turn)
+        self.require(turn)
         return self.whole.end(turn, stats)
 
     def release(self, turn: Turn) -> Doing[None]:
-        self._require(turn)
+        self.require(turn)
         return self.whole.release(turn)
 
     def audit(self, rows: Sequence[AuditRow]) -> Doing[None]:
-        self._require(*rows)
+        self.require(*rows)
         return self.whole.audit(rows)
 
     def request_approval(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> Doing[ApprovalCard]:
-        self._require(card, *audit)
+        self.require(card, *audit)
         return self.whole.request_approval(card, audit)
 
-    def _require(self, *given: _Owned) -> None:
+    def require(self, *given: _Owned) -> None:
         """Refuse what belongs to another project: its record is not the one that is open."""
         for one in given:
             self._only(one.project)
@@ -216,7 +216,7 @@ class ProjectStore:
         return self.whole.call(turn_id, call_id, project=self.project)
 
     def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> Doing[CallCard]:
-        self._require(dispatch, *audit)
+        self.require(dispatch, *audit)
         return self.whole.dispatch(dispatch, audit)
 
     def dispatched(self, card_id: str, *, project: str | None = None) -> Doing[tuple[Dispatch, CallCard]]:  # noqa: ARG002 -- its own
@@ -321,11 +321,11 @@ class ProjectStore:
         return self.whole.spent(agent, at, but=but, project=self.project)
 
     def reserve_usage(self, turn: Turn, request: UsageRequest) -> Doing[bool]:
-        self._require(turn)
+        self.require(turn)
         return self.whole.reserve_usage(turn, request)
 
     def release_usage(self, turn: Turn) -> Doing[None]:
-        self._require(turn)
+        self.require(turn)
         return self.whole.release_usage(turn)
 
     def queue_locks(self, claims: Sequence[LockClaim], token: str, *, project: str | None = None) -> Doing[bool]:  # noqa: ARG002 -- its own
@@ -361,7 +361,7 @@ class ProjectStore:
         return self.whole.untrusted(self._only(project))
 
     def append_events(self, events: Sequence[KeptEvent]) -> Doing[None]:
-        self._require(*events)
+        self.require(*events)
         return self.whole.append_events(events)
 
     def turn_events(
@@ -386,7 +386,7 @@ class ProjectStore:
     def register_tools(
         self, rows: Sequence[ToolRegistration], *, by: str = "", replace: bool = False
     ) -> Doing[list[ToolRegistration]]:
-        self._require(*rows)
+        self.require(*rows)
         return self.whole.register_tools(rows, by=by, replace=replace)
 
     def unregister_tool(
@@ -403,22 +403,22 @@ class ProjectStore:
         return self.whole.registered_tools(project=self.project)
 
     def keep_card(self, card: ResultCard) -> Doing[ResultCard]:
-        self._require(card)
+        self.require(card)
         return self.whole.keep_card(card)
 
     def result_card(self, card_id: str, *, project: str | None = None) -> Doing[ResultCard]:  # noqa: ARG002 -- its own
         return self.whole.result_card(card_id, project=self.project)
 
     def create_record(self, record: Record, *, key: str = "", audit: Sequence[AuditRow] = ()) -> Doing[Record]:
-        self._require(record, *audit)
+        self.require(record, *audit)
         return self.whole.create_record(record, key=key, audit=audit)
 
     def replayed_record(self, record: Record, key: str) -> Doing[Record | None]:
-        self._require(record)
+        self.require(record)
         return self.whole.replayed_record(record, key)
 
     def update_record(self, record: Record, expected: int, *, audit: Sequence[AuditRow] = ()) -> Doing[Record]:
-        self._require(record, *audit)
+        self.require(record, *audit)
         return self.whole.update_record(record, expected, audit=audit)
 
     def delete_record(
@@ -430,7 +430,7 @@ class ProjectStore:
         audit: Sequence[AuditRow] = (),
         project: str | None = None,  # noqa: ARG002 -- its own
     ) -> Doing[Record]:
-        self._require(*audit)
+        self.require(*audit)
         return self.whole.delete_record(record_id, by=by, expected=expected, audit=audit, project=self.project)
 
     def record(self, record_id: str, *, project: str | None = None) -> Doing[Record]:  # noqa: ARG002 -- its own
