@@ -67,7 +67,17 @@ class InProcessExecutor:
         content: tuple[Block, ...]
         try:
             if (self._at_once.get(id(target)) or self._look_at(target))[1]:
-                value = _run_at_once(target, allowed, context, started)
+                # A function that cannot wait: no task to schedule, no timer, no round of the loop.
+                stack = WATCH.here()
+                stack.append((call.name, started))
+                try:
+                    work = target.invoke(allowed.arguments, context)  # converts arguments, and begins nothing yet
+                    context.begins(context.turn_id, context.call_id)
+                    value = await work
+                except BaseException as error:  # whatever a tool raises is its own affair, and a result
+                    raise _Raised(error) from None
+                finally:
+                    stack.pop()
             else:
                 stretches = LoopTime(call.name)
                 value = await self._bounded(target, allowed, context, stretches)
@@ -203,23 +213,6 @@ def _cannot_wait(function: Callable[..., Any]) -> bool:
     if code is None or not code.co_flags & inspect.CO_COROUTINE or not _OF_TASKS.isdisjoint(code.co_names):
         return False
     return all(instruction.opname not in _WAITS for instruction in dis.get_instructions(code))
-
-
-def _run_at_once(target: InProcess, allowed: Allowed, context: Context, started: float) -> Any:
-    """Run a function that cannot wait: no task to schedule, no timer, no round of the loop."""
-    stack = WATCH.here()
-    stack.append((allowed.call.name, started))
-    try:
-        work = target.invoke(allowed.arguments, context)  # converts arguments; the function begins with the first send
-        context.begins(context.turn_id, context.call_id)
-        work.send(None)
-    except StopIteration as done:
-        return done.value
-    except BaseException as error:  # whatever a tool raises is its own affair, and a result
-        raise _Raised(error) from None
-    finally:
-        stack.pop()
-    raise _Raised(RuntimeError("it waited although it has no await"))
 
 
 def _shown(

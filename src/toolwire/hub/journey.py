@@ -101,13 +101,16 @@ class Journey:
 
     async def finish(self) -> ToolResult | Waiting:
         """The one result of the call, whatever happens on the way, or what it waits for."""
-        one, services = self._one, self._services
+        one, decision = self._one, self._one.decision
         if one.card.result is not None:  # it was answered before: the record wins
-            return self._tell_finished(one.card.result, replayed=not isinstance(one.decision, Denied))
+            return self._tell_finished(one.card.result, replayed=not isinstance(decision, Denied))
         if one.card.detached:
             return receipt(one.card.call)
         try:
-            outcome = await self._outcome()
+            if type(decision) is Allowed and not one.interrupted:  # as nearly always
+                outcome = await self._start(decision)
+            else:
+                outcome = await self._outcome()
         except asyncio.CancelledError:
             # A step that failed is left as it is: what had not begun, or may run again, does when the turn goes on.
             if not self._failed or ((one.interrupted or self._begun) and not one.may_run_again):
@@ -125,7 +128,8 @@ class Journey:
         result = self._card.result
         if result is None:  # otherwise another process has finished it meanwhile
             try:
-                result = await close_call(services, self._card, outcome, rule, one.interrupted or self._begun)
+                begun = one.interrupted or self._begun
+                result = await close_call(self._services, self._card, outcome, rule, begun)
             except CallHeld as held:  # a process that took the call over still runs it
                 return Waiting((ForResult(self._card.call.id, held.until),))
         return result if self._emit is None else self._tell_finished(result)
@@ -464,7 +468,9 @@ class Journey:
             if services.secrets is not NO_SECRETS:
                 allowed, context = self._with_secrets(allowed, context)
             if trial is None:
-                if not services.store.holds(card.turn_id):  # this process slept through its lease
+                if not services.writes.holds(
+                    card.turn_id, project=card.project
+                ):  # this process slept through its lease
                     await services.store.renew(card)
                 self._begun = True
                 if not services.notes_begin:

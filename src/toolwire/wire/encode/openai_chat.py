@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from toolwire.protocol.calls import Image, Resource, ToolResult
+from toolwire.protocol.calls import Image, Resource, Text, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.encode import strict_schema
@@ -64,7 +64,7 @@ def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     shown: list[Json] = []
     for result in results:
         answers.append({"role": "tool", "tool_call_id": ids.of(result), "content": words(result)})
-        if images(result):
+        if len(result.content) != 1 or type(result.content[0]) is not Text:  # as it nearly always is
             shown += _image_parts(result)
     if shown:
         answers.append({"role": "user", "content": shown})
@@ -94,7 +94,8 @@ def _assistant(reply: Reply, ids: CallIds) -> Json:
 
 
 def _image_parts(result: ToolResult) -> list[Json]:
-    return [_text_part(f"Shown by {result.name}:"), *map(_image_part, images(result))]
+    shown = images(result)
+    return [_text_part(f"Shown by {result.name}:"), *map(_image_part, shown)] if shown else []
 
 
 def _text_part(text: str) -> Json:

@@ -115,11 +115,12 @@ def _digest(seed: str) -> str:
 
 def answers(message: Message, waiting: Sequence[ToolCall]) -> bool:
     """Whether this message gives each waiting call its one result, in order, as almost every one does."""
-    if not isinstance(message, ResultsMessage) or len(message.results) != len(waiting):
+    if not isinstance(message, ResultsMessage) or not waiting:
         return False
-    if len(waiting) == 1:  # as nearly always
-        return message.results[0].call_id == waiting[0].id
-    return bool(waiting) and [result.call_id for result in message.results] == [call.id for call in waiting]
+    results = message.results
+    if len(results) == 1:  # as nearly always
+        return results[0].call_id == waiting[0].id and len(waiting) == 1
+    return [result.call_id for result in results] == [call.id for call in waiting]
 
 
 def settle(message: Message, waiting: Sequence[ToolCall]) -> tuple[Message, ...]:
