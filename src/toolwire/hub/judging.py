@@ -19,7 +19,8 @@ from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import constructor, replace
 
 _MOST_PASSWORDS = 256
-_DETACH, _SUSPEND = AfterExecution.DETACH, AfterExecution.SUSPEND
+# An enum's member is looked up anew each time it is named.
+_DETACH, _SUSPEND, _UNSAFE = AfterExecution.DETACH, AfterExecution.SUSPEND, Effect.UNSAFE
 _NOT_ALONE = "{name!r} ends the turn, so it must be the only call of its step. Call it alone, after the other results."
 _case, _card, _accepted = constructor(Case), constructor(CallCard), constructor(Accepted)
 
@@ -66,7 +67,7 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
     process that runs it, so that a call which was never delivered has surely not begun.
     """
     attempt, result, agreed = 0, None, USUAL
-    effect, version = Effect.UNSAFE, ""
+    effect, version = _UNSAFE, ""
     if type(decision) is Allowed:
         tool: Tool | None = (known := decision.tool)
         if (alone or known.effect in REPEATABLE) and type(known.target) is InProcess:
