@@ -8,19 +8,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
+from toolwire.lazy import lazy_module
 from toolwire.models.weights import Weights
 from toolwire.protocol.chat import Usage
 
 # The engine's threads meet after every step, and by default wait spinning: when another process holds the core of one
 # of them, all burn time. Asleep they cost little on an idle machine. Read by the library when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-try:
+if TYPE_CHECKING:
     import xllamacpp  # type: ignore[import-untyped,unused-ignore]  # compiled, without type information
-except ImportError:
-    xllamacpp = None
+else:
+    xllamacpp = lazy_module("xllamacpp")  # loaded with the first question
 
 CONTEXT_TOKENS = 4096
 SLOTS = 4
@@ -132,14 +133,16 @@ class LocalEngine:
         return GeneratedText("".join(map(_text, chunks)), reasons[-1] if reasons else "canceled", usage)
 
     def _start(self) -> Any:
-        if xllamacpp is None:
-            raise ModelRefused(_NEEDS_EXTRA)
+        try:
+            make_server = xllamacpp.Server
+        except ImportError:
+            raise ModelRefused(_NEEDS_EXTRA) from None
         # The engine always brings up its own server. Bound to a socket file behind a random key, in a folder that
         # is gone before the first question, nothing on this machine or beyond can reach it.
         with tempfile.TemporaryDirectory(prefix="toolwire-") as folder:
             weights = self.weights if isinstance(self.weights, Path) else self.weights.fetch()
             try:
-                return xllamacpp.Server(self._parameters(weights, folder))
+                return make_server(self._parameters(weights, folder))
             except (RuntimeError, ValueError) as error:
                 what = f"{weights.name}{f' with {self.adapter.name}' if self.adapter else ''}"
                 raise ModelUnavailable(f"the local model {what} could not be loaded: {error}") from error

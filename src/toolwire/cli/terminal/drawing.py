@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from toolwire.cli.terminal.text import clean
 
-__all__ = ["Text", "_Console", "console", "table", "text"]
+__all__ = ["Group", "Text", "_Console", "console", "table", "text"]
 
 _NARROWEST = 40
 

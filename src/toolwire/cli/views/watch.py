@@ -3,15 +3,11 @@
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from types import TracebackType
-from typing import Self
-
-from rich.console import Group
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.text import Text
+from typing import TYPE_CHECKING, Self
 
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import arguments_line, clean, duration, one_line
+from toolwire.lazy import lazy_module
 from toolwire.protocol.attached_text import attached_text, own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ProviderWait, TextDelta
@@ -29,6 +25,19 @@ from toolwire.protocol.events import (
     TurnStarted,
 )
 from toolwire.wire.replies.unsent import unsent
+
+if TYPE_CHECKING:
+    from rich import live as rich_live
+    from rich import spinner as rich_spinner
+    from rich.console import Group
+    from rich.text import Text
+
+    from toolwire.cli.terminal import drawing
+else:
+    # Loaded when something is shown: with --json nothing is.
+    drawing = lazy_module("toolwire.cli.terminal.drawing")
+    rich_live = lazy_module("rich.live")
+    rich_spinner = lazy_module("rich.spinner")
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "red")}
 _WIDEST = 160
@@ -70,7 +79,7 @@ class Watcher:
         self._model = ""
         self._streamed = ""
         self._blanks = ""
-        self._live: Live | None = None
+        self._live: rich_live.Live | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -135,9 +144,9 @@ class Watcher:
             self._screen.tell(one_line(f"· not told to the model: {event.lost[0]}{more}", self._width), "yellow")
         if not self._show_question:
             return
-        resumed = Text("  (resumed)", "dim") if event.resumed else Text()
-        asked = Text(f"› {_question(event.question, self._width)}", "bold")
-        self._screen.err.print(Text.assemble(asked, resumed), soft_wrap=True)
+        resumed = ("  (resumed)", "dim") if event.resumed else ""
+        asked = (f"› {_question(event.question, self._width)}", "bold")
+        self._screen.err.print(drawing.Text.assemble(asked, resumed), soft_wrap=True)
 
     def _stream(self, text: str) -> None:
         if not self._streams:
@@ -185,7 +194,7 @@ class Watcher:
 
     def _animate(self) -> None:
         if self._live is None and self._screen.animates:
-            self._live = Live(
+            self._live = rich_live.Live(
                 console=self._screen.err,
                 get_renderable=self._moment,
                 transient=True,
@@ -200,10 +209,10 @@ class Watcher:
             self._live.stop()
             self._live = None
 
-    def _moment(self) -> Group:
+    def _moment(self) -> "Group":
         """What runs right now. Called by the thread that animates, so it works on copies."""
         every = [each for each in (self._thinking, *self._running.copy().values()) if each is not None]
-        return Group(*(each.shown(self._clock()) for each in every))
+        return drawing.Group(*(each.shown(self._clock()) for each in every))
 
 
 class _Running:
@@ -213,23 +222,23 @@ class _Running:
         self.progress = ""
         self._what = what
         self._since = since
-        self._spinner = Spinner("dots", style="cyan")
+        self._spinner = rich_spinner.Spinner("dots", style="cyan")
 
-    def shown(self, now: float) -> Spinner:
+    def shown(self, now: float) -> "rich_spinner.Spinner":
         elapsed = f"  {duration((now - self._since) * 1000)}" if now - self._since >= 0.5 else ""
         progress = f"  {self.progress}" if self.progress else ""
-        self._spinner.update(text=Text.assemble(self._what, (f"{progress}{elapsed}", "dim")))
+        self._spinner.update(text=drawing.Text.assemble(self._what, (f"{progress}{elapsed}", "dim")))
         return self._spinner
 
 
-def result_line(call: ToolCall, result: ToolResult, width: int) -> Text:
+def result_line(call: ToolCall, result: ToolResult, width: int) -> "Text":
     """One line about a call that ended: `✓ calculator(expression="2+2") → 4  0.3 ms`."""
     mark, style = _MARKS[result.ok]
     signature = _signature(call, width)
     time = duration(result.elapsed_ms) + (f", queued {duration(result.queued_ms)}" if result.queued_ms >= 50 else "")
     room = max(20, width - len(signature) - len(time) - 7)
-    said = Text(_gist(result, room), "" if result.ok else "red")
-    return Text.assemble((f"{mark} ", style), signature, (" → ", "dim"), said, (f"  {time}", "dim"))
+    said = (_gist(result, room), "" if result.ok else "red")
+    return drawing.Text.assemble((f"{mark} ", style), signature, (" → ", "dim"), said, (f"  {time}", "dim"))
 
 
 def _gist(result: ToolResult, most: int) -> str:
