@@ -879,6 +879,14 @@ async def test_a_detached_call_whose_lease_is_lost_or_whose_store_is_away_ends_q
     assert result is not None
     assert "may have taken effect" in result.text
 
+    stopped = House(hangs)
+    await stopped.run(allowed(), agreed=DETACHES)
+    [work] = stopped.runtime.detached
+    await asyncio.sleep(0)
+    work.cancel()
+    await asyncio.wait((work,))
+    assert (work.cancelled(), (await stopped.card()).result is not None) == (True, True)
+
     async def fails(*_: Any) -> str:
         raise StoreUnavailable("gone for good")
 

@@ -84,7 +84,7 @@ async def test_times_are_in_milliseconds_and_no_longer_than_it_took() -> None:
     [stats], [ended] = store.stats, of(events, TurnEnded)
     replied_ms = [event.elapsed_ms for event in of(events, ModelReplied)]
     assert (stats.batches, stats.max_concurrency, stats.calls, stats.iterations) == (2, 3, 6, 4)
-    assert 500_000 - took_ms <= stats.saved_ms <= 500_000
+    assert 500_000 - took_ms <= stats.saved_ms < 500_000
     assert 0 < stats.duration_ms == ended.elapsed_ms <= took_ms
     assert all(one > 0 for one in replied_ms)
     assert sum(replied_ms) <= ended.elapsed_ms
@@ -107,7 +107,7 @@ async def test_what_people_took_is_no_work_of_a_batch() -> None:
     agent.runtime.monotonic = clock
     answer = await agent.ask("Launch")
     [stats] = store.stats
-    assert 250_000 - (perf_counter() - began) * 1000 <= stats.saved_ms <= 250_000
+    assert 250_000 - (perf_counter() - began) * 1000 <= stats.saved_ms < 250_000
     assert (answer.turn.waited_s, stats.wall_s) == (50.0, 0.0)
 
 
@@ -280,6 +280,24 @@ async def test_how_a_model_speaks_is_tallied_where_its_formats_are_known_and_it_
     assert (one.replies, one.model, one.offered) == (1, "scripted:test", "native"), "the last step offers no tools"
 
 
+async def test_only_tools_that_the_model_was_offered_are_called() -> None:
+    """It may be shown few of them, and on its last step only those that the turn must end with."""
+    other = replace(paint, name="other", description="Something else.")
+    few = ScriptedModel(call("other"), "Done.", most_tools=1)
+    answer = await Agent(few, [other, paint], store=(store := Noting())).ask("Paint the wall")
+    assert [one.name for one in few.requests[0].tools] == ["paint"]
+    [card] = await store.calls(turn_id=answer.turn_id)
+    assert card.result is not None
+    assert not card.result.ok
+
+    limits = Limits(must_end_with=("paint",), iterations=2)
+    last = ScriptedModel(call("other"), call("other"), call("paint"))
+    answer = await Agent(last, [other, paint], store=(store := Noting()), limits=limits).ask("Go")
+    cards = sorted(await store.calls(turn_id=answer.turn_id), key=lambda card: card.step)
+    assert [card.result and card.result.ok for card in cards] == [True, False, True]
+    assert (answer.reason, answer.text) == (EndReason.DELIVERED, "red")
+
+
 # What a turn may use
 
 
@@ -323,8 +341,8 @@ async def test_the_budget_of_a_day_is_kept_to_in_calls_tokens_and_money() -> Non
     store = Noting()
     model = ScriptedModel([call("paint"), call("paint", colour="blue")], "Red.")
     answer = await Agent(model, [paint], store=store, budget=Budget(calls=1)).ask("Paint")
-    texts = [card.result.text for card in await store.calls(turn_id=answer.turn_id) if card.result]
-    assert (sum(text == "red" for text in texts), len(texts)) == (1, 2)
+    results = [card.result for card in await store.calls(turn_id=answer.turn_id) if card.result]
+    assert sorted(result.ok for result in results) == [False, True]
 
     class Reserving(Noting):
         asked: list[UsageRequest]
@@ -520,6 +538,24 @@ async def test_what_is_being_written_while_calls_are_sent_is_waited_for() -> Non
             assert len(fleet.sent) == 1
         [card] = await store.calls()
         assert (card.result is not None) is stopped
+
+
+async def test_calls_are_sent_while_they_are_written_down_unless_a_budget_may_refuse_them() -> None:
+    class Slow(Noting):
+        sent = -1
+
+        async def append_reply(self, *given: Any, **named: Any) -> Any:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.sent = len(fleet.sent)
+            return await super().append_reply(*given, **named)
+
+    for budget, sent in ((None, 1), (Budget(calls=5), 0)):
+        fleet, store = Fleet(), Slow()
+        executor = Router(InProcessExecutor(), edge=fleet)
+        with pytest.raises(Suspended):
+            await Agent(ScriptedModel(call("launch")), [far()], store=store, executor=executor, budget=budget).ask("Go")
+        assert (store.sent, len(fleet.sent)) == (sent, 1)
 
 
 async def test_a_store_that_cannot_release_a_turn_hides_nothing() -> None:

@@ -50,7 +50,7 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "hub.shared_locks": ("tests/loop/test_lock_parts.py",),
     "hub.runtime": ("tests/loop/test_runtime_parts.py", *_JOURNEY),
-    "hub.turn_loop": ("tests/loop/test_turn_loop_parts.py",),
+    "hub.turn_loop": ("tests/loop/test_turn_loop_parts.py", "tests/loop/test_compaction.py"),
     "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
 }
 """The tests for a module, or for all modules of a package that are not named by themselves."""
