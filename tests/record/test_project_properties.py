@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from toolwire.errors import StoreError
@@ -241,6 +241,7 @@ async def told_by(step: Callable[[Doing], Awaitable[None]], doing: Doing) -> tup
 def test_T62_no_operation_of_one_project_is_seen_by_another_or_changes_it(kind: str, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(steps=st.lists(a_step, max_size=25))
+    @example(steps=[(1, "begin", "turn-1", 2, False), (1, "end", "turn-1", 2, False)])
     def run(steps: list[tuple[int, str, str, int, bool]]) -> None:
         asyncio.run(played(kind, steps))
 

@@ -899,7 +899,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
             state=kept.state,
             started_at=turn.started_at,
             updated_at=kept.updated_at,
-            reason=kept.ending.reason if kept.ending else "",
+            reason=kept.ending.reason.value if kept.ending else "",
             answer=kept.ending.answer if kept.ending else "",
             calls=len(self._cards.get(_key_of(kept), {})),
             waits=turn.waits,
