@@ -29,7 +29,6 @@ settings.register_profile("thorough", deadline=None, max_examples=2_000, phases=
 settings.load_profile("suite")
 
 _PREFIX = "toolwire-tests-"
-_BASE = pytest.StashKey[Path]()
 _LOCK = pytest.StashKey[IO[str]]()
 
 
@@ -45,15 +44,15 @@ def pytest_configure(config: pytest.Config) -> None:
     workers.pytest_configure(config)
     if config.option.basetemp is None:
         _sweep(Path(tempfile.gettempdir()))
-        config.stash[_BASE] = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        config.stash[_LOCK] = (config.stash[_BASE] / "lock").open("w")
+        config.stash[workers.OWN_FOLDER] = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        config.stash[_LOCK] = (config.stash[workers.OWN_FOLDER] / "lock").open("w")
         fcntl.flock(config.stash[_LOCK], fcntl.LOCK_EX)
-        config.option.basetemp = str(config.stash[_BASE] / "run")
+        config.option.basetemp = str(config.stash[workers.OWN_FOLDER] / "run")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind. `--basetemp` names a folder that stays."""
-    if (base := config.stash.get(_BASE, None)) is not None:
+    if (base := config.stash.get(workers.OWN_FOLDER, None)) is not None:
         rm_rf(base)
         config.stash[_LOCK].close()
 

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from _pytest.pathlib import rm_rf
 
 from tests import cpu_table
 
+OWN_FOLDER = pytest.StashKey[Path]()
+"""A folder that is removed with the run."""
 _NAME = "workers"
 _MOST_AT_ONCE = 8
 _LONG = (
@@ -134,11 +137,11 @@ class Workers:
             case {"ended": sums}:
                 cpu_table.add(self._config, sums)
                 self._forget(worker)
-            case _:
-                report = self._config.hook.pytest_report_from_serializable(config=self._config, data=told)
-                self._config.hook.pytest_runtest_logreport(report=report)
-                if report.when == "teardown":
-                    worker.dealt.popleft()
+            case reports:
+                for one in reports:
+                    report = self._config.hook.pytest_report_from_serializable(config=self._config, data=one)
+                    self._config.hook.pytest_runtest_logreport(report=report)
+                worker.dealt.popleft()
 
     def _crashed(self, session: pytest.Session, worker: _Worker, shares: _Shares) -> None:
         """Tell that the test at work has failed, and let another worker run those that were to come."""
@@ -165,15 +168,19 @@ class Workers:
 
 
 class _Telling:
-    """Tells how each test went, in the place of the terminal."""
+    """Tells how each test went, in the place of the terminal. One message for each: two wake two processes twice."""
 
     def __init__(self, config: pytest.Config, connection: "Connection[Any, Any]") -> None:
         self._config = config
         self._connection = connection
+        self._reports: list[Any] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         told = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._connection.send(told)
+        self._reports.append(told)
+        if report.when == "teardown":
+            self._connection.send(self._reports)
+            self._reports = []
 
 
 def _work(session: pytest.Session, connection: "Connection[Any, Any]", number: int) -> NoReturn:
@@ -190,6 +197,7 @@ def _work(session: pytest.Session, connection: "Connection[Any, Any]", number: i
         finally:  # servers end, too, where the one who deals out is gone or the run is interrupted
             session.config.hook.pytest_sessionfinish(session=session, exitstatus=pytest.ExitCode.OK)
             atexit._run_exitfuncs()
+            _leave_nothing(session.config)
         connection.send({"ended": cpu_table.sums(session.config)})
         code = 0
     finally:
@@ -209,6 +217,12 @@ def _become_worker(config: pytest.Config, number: int) -> None:
     base.mkdir(parents=True, exist_ok=True)
     factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]
     factory._basetemp = base
+
+
+def _leave_nothing(config: pytest.Config) -> None:
+    """Remove the files of this worker while others are still at work, unless the folder of the run stays."""
+    if OWN_FOLDER in config.stash:
+        rm_rf(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
 
 
 def _with_following(
