@@ -47,6 +47,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f'[store]\nkind = "libsql"\nurl = "{server.url}"\n'
 
 
+each_store_and_each_way = pytest.mark.parametrize(
+    ("store", "how"), [("sqlite", "resume"), ("libsql", "run")], indirect=["store"]
+)
+"""A store does not know by which way a turn goes on: the first test tries each with each, the others each once."""
+
+
 @contextmanager
 def project(tmp_path: Path, store: str, *lines: Any) -> Iterator[tuple[Script, Change]]:
     """A model that says these lines, and what writes the settings: `profile` of the model, `rest` for the others."""
@@ -83,7 +89,7 @@ def test_a_turn_goes_on_with_the_temperature_and_the_formats_that_it_began_with(
     assert "paint" in json.dumps(then["messages"][0])
 
 
-@pytest.mark.parametrize("how", ["resume", "run"])
+@each_store_and_each_way
 @pytest.mark.parametrize("now", ["", "max_tokens = 120"])
 def test_a_limit_that_was_set_meanwhile_holds_for_a_turn_that_goes_on(
     painter: Inside, tmp_path: Path, store: str, how: str, now: str
@@ -97,7 +103,7 @@ def test_a_limit_that_was_set_meanwhile_holds_for_a_turn_that_goes_on(
     assert [request["max_tokens"] for request in model.requests] == [300, 120 if now else 300]
 
 
-@pytest.mark.parametrize("how", ["resume", "run"])
+@each_store_and_each_way
 @pytest.mark.parametrize(
     ("began", "now", "advice"),
     [
@@ -180,7 +186,7 @@ def with_login(url: str) -> str:
     return url.replace("://", "://user:opensesame@")
 
 
-@pytest.mark.parametrize("how", ["resume", "run"])
+@each_store_and_each_way
 def test_a_turn_whose_address_had_a_password_goes_on_at_no_other_address(
     painter: Inside, tmp_path: Path, store: str, how: str
 ) -> None:
@@ -207,7 +213,7 @@ def test_a_turn_whose_address_had_a_password_goes_on_at_no_other_address(
         assert not any(b"opensesame" in file.read_bytes() for file in (tmp_path / ".toolwire").glob("store.db*"))
 
 
-@pytest.mark.parametrize("how", ["resume", "run"])
+@each_store_and_each_way
 def test_a_turn_whose_address_had_no_password_goes_on_there(
     painter: Inside, tmp_path: Path, store: str, how: str
 ) -> None:
