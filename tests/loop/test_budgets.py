@@ -317,15 +317,13 @@ async def spent_by_ten(tmp_path: Path, kind: str, way: str, most: int) -> tuple[
     return ledger.read_text().splitlines(), spent
 
 
-@pytest.mark.parametrize("way", ["ask", "call"])
-@pytest.mark.parametrize("kind", ["sqlite", "libsql"])
+@pytest.mark.parametrize(("kind", "way"), [("sqlite", "ask"), ("libsql", "call")])
 async def test_A7_ten_processes_never_make_more_calls_than_a_day_has(tmp_path: Path, kind: str, way: str) -> None:
     lines, spent = await spent_by_ten(tmp_path, kind, way, 25)
     assert len(lines) == spent.calls == 25
 
 
-@pytest.mark.parametrize("way", ["tokens", "money"])
-@pytest.mark.parametrize("kind", ["sqlite", "libsql"])
+@pytest.mark.parametrize(("kind", "way"), [("sqlite", "tokens"), ("libsql", "money")])
 async def test_A7_ten_processes_exceed_a_day_by_less_than_one_reply(tmp_path: Path, kind: str, way: str) -> None:
     """Each reply uses what was expected of it, so that only the last one, which took what was left, may exceed that."""
     lines, spent = await spent_by_ten(tmp_path, kind, way, 2_000)
