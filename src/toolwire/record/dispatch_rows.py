@@ -41,12 +41,16 @@ _FAIRLY = f"""
     ORDER BY place, due LIMIT ?
 """  # noqa: S608
 DROP = "DELETE FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"
-_DROP_ENDED = """
-    DELETE FROM dispatches WHERE due <= ?1 AND project = ?2 AND EXISTS (
+_DROPPED_AT_ONCE = 500
+_DROP_ENDED = f"""
+    DELETE FROM dispatches WHERE (turn_id, project, call_id) IN (
+        SELECT turn_id, project, call_id FROM dispatches WHERE due <= ?1 AND project = ?2
+        ORDER BY due LIMIT {_DROPPED_AT_ONCE}
+    ) AND EXISTS (
         SELECT 1 FROM records r WHERE r.turn_id = dispatches.turn_id AND r.project = dispatches.project
             AND r.call_id = dispatches.call_id AND r.schema_name = 'tool.result'
     )
-"""
+"""  # noqa: S608
 _DROP_ALL_ENDED = _DROP_ENDED.replace(" AND project = ?2", "")
 LATER = "UPDATE dispatches SET due = ?, sent = ? WHERE project = ? AND turn_id = ? AND call_id = ?"
 
@@ -100,12 +104,12 @@ def take_due(
     """Those that are due at the time `upto`; each is put off, or dropped. Nearly all have ended by then."""
     others = orjson.dumps([column(subject) for subject in skip]).decode()
     if project is None:
-        tx.connection.execute(_DROP_ALL_ENDED, (upto,))
+        _drop_ended(tx, _DROP_ALL_ENDED, (upto,))
         rows = tx.connection.execute(_DUE, (upto, upto, others, limit)).fetchall()
         if 0 < limit <= len(rows):  # there may be more, and the oldest may all be of one project
             rows = tx.connection.execute(_FAIRLY, (upto, upto, others, limit)).fetchall()
     else:
-        tx.connection.execute(_DROP_ENDED, (upto, column(project)))
+        _drop_ended(tx, _DROP_ENDED, (upto, column(project)))
         rows = tx.connection.execute(_DUE_OF_PROJECT, (column(project), upto, upto, others, limit)).fetchall()
     tx.look_up([(row[0], row[1], row[2]) for row in rows])
     taken, dropped, later = [], [], []
@@ -124,6 +128,12 @@ def take_due(
     tx.connection.executemany(DROP, dropped)
     tx.connection.executemany(LATER, later)
     return taken
+
+
+def _drop_ended(tx: Transaction, dropping: str, given: tuple[float | str, ...]) -> None:
+    """Of the oldest that are due, drop those that have ended: of thousands that wait, the rest have not begun."""
+    while tx.connection.execute(dropping, given).rowcount == _DROPPED_AT_ONCE:
+        pass
 
 
 def _key(dispatch: Dispatch) -> CallKey:
