@@ -36,7 +36,7 @@ from tests.postgres_server import PostgresServer, postgres_server
 from benchmarks.fleet_process import PROJECT, SUBJECT, open_store, tools
 from benchmarks.fleet_storm import LEASE_S
 from toolwire import Agent, Grant, Tier, Toolbox
-from toolwire.assemble.turn_runner import TurnRunner
+from toolwire.assemble.turn_runner import RanTurn, TurnRunner
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.execute.inprocess import InProcessExecutor
@@ -83,11 +83,15 @@ class Fleet:
         self._nats = nats
         self.workers: list[subprocess.Popen[bytes]] = []
         self.postgres_pid = self.nats_pid = 0
+        self.ended = 0
 
     @property
     def nats(self) -> NatsServer:
         assert self._nats is not None
         return self._nats
+
+    def _count(self, ran: RanTurn) -> None:
+        self.ended += ran.state == "ended"
 
     def start_workers(self, number: int) -> None:
         words = [sys.executable, "-m", "benchmarks.fleet_process", "work", str(self.folder), "none"]
@@ -128,7 +132,7 @@ class Fleet:
             async def again(_: Turn) -> AsyncIterator[Agent]:
                 yield agent
 
-            runner = TurnRunner(view, again, at_once=at_once, staying=arrivals.staying)
+            runner = TurnRunner(view, again, at_once=at_once, tell=self._count, staying=arrivals.staying)
             work = [relay.run()]
             if not stays:
                 work += [
@@ -144,20 +148,15 @@ class Fleet:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def ended(store: SqliteStore) -> int:
-    return (await store.metrics(project=PROJECT))[1].turns
-
-
-async def until_ended(store: SqliteStore, number: int, within_s: float = 600.0) -> dict[float, float]:
-    """When so much of all turns had ended: the first ones, half of them, all."""
+async def until_ended(fleet: Fleet, number: int, within_s: float = 600.0) -> dict[float, float]:
+    """When so much of all turns had ended: half of them, and all."""
     began, reached = time.perf_counter(), dict[float, float]()
-    while (done := await ended(store)) < number or 1.0 not in reached:
+    while 1.0 not in reached:
         passed = time.perf_counter() - began
-        reached.update({part: passed for part in (0.01, 0.5, 1.0) if part not in reached and done >= part * number})
+        reached.update({part: passed for part in (0.5, 1.0) if part not in reached and fleet.ended >= part * number})
         if passed > within_s:
-            raise SystemExit(f"only {done} of {number} turns ended within {within_s:.0f} s")
-        if done < number:
-            await asyncio.sleep(0.25)
+            raise SystemExit(f"only {fleet.ended} of {number} turns ended within {within_s:.0f} s")
+        await asyncio.sleep(0.1)
     return reached
 
 
@@ -274,10 +273,10 @@ async def suspend_turns(fleet: Fleet, turns: int) -> None:
 async def resume_turns(fleet: Fleet, turns: int) -> None:
     """A new process and two workers begin with what the store holds: all calls are sent, run, and their turns end."""
     began, cpu, own = time.perf_counter(), fleet.cpu_s(), time.process_time()
-    async with fleet.process(64) as (store, _agent, runner):
+    async with fleet.process(64) as (_store, _agent, runner):
         fleet.start_workers(2)
         runner.wake()
-        done_s = await until_ended(store, turns)
+        done_s = await until_ended(fleet, turns)
         print(
             f"all {turns} turns ended {time.perf_counter() - began:.0f} s after the restart; half of them after "
             f"{done_s[0.5]:.0f} s; memory at most {_memory()} MiB"

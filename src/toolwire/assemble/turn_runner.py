@@ -20,6 +20,7 @@ from toolwire.hub.detached import settle_detached
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass
+from toolwire.protocol.waits import Wait
 from toolwire.record.contract import Store, TurnSummary
 from toolwire.record.projects import DEFAULT, ProjectStore, of_project
 from toolwire.record.ready import in_turn
@@ -41,7 +42,11 @@ _MORE_PROJECTS = 100
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 _LOOK_AFTER_S = 0.05
 """After a turn has ended all are looked at, but not more often than that: it is a long question."""
+_LOOK_SHARE = 0.1
+"""Where thousands wait it takes longer: then it is asked so seldom that it takes no more of the time than this."""
 _MOST_NAMED = 500
+_AHEAD = 250
+"""So many more ready turns are remembered than there is room for, and are not looked for again."""
 SWEEP_S = 30.0
 """How often calls are looked for that run on their own and have lost their process."""
 
@@ -110,9 +115,11 @@ class TurnRunner:
         self._requested: dict[_Key, None] = {}
         self._barred: set[_Key] = set()
         self._woken = asyncio.Event()
-        self._swept_at = self._looked_at = -math.inf
+        self._swept_at = self._looked_at = self._looked_at_named = -math.inf
+        self._look_after_s = _LOOK_AFTER_S
         self._staying = staying
         self._named: dict[_Key, None] = {}
+        self._next: dict[_Key, tuple[Wait, ...]] = {}  # ready when it was last looked, and what they waited for
         self._rung: set[_Key] = set()
         self._looks_at_all = True
         self._timer: asyncio.TimerHandle | None = None
@@ -200,40 +207,46 @@ class TurnRunner:
         if (now := self._monotonic()) - self._swept_at >= SWEEP_S:
             self._swept_at = now
             await settle_detached(self._store, self._clock())
-        ready = await self._look(room, everything=everything)
+        await self._look(room, everything=everything)
         running = Counter(project for project, _ in self._running.keys() - self._closing)
         # Those come first whose project was served longest ago: one that always has an old turn is not always first.
-        found = sorted((*self._requested, *ready), key=lambda key: self._served.get(key[0], 0))
+        found = sorted({**self._requested, **self._next}, key=lambda key: self._served.get(key[0], 0))
         for key in in_turn(found, itemgetter(0), running):
             if room > 0 and running[key[0]] < self._per_project and self._may_run(key):
-                self._requested.pop(key, None)
-                self._running[key] = asyncio.create_task(self._run(key), name="toolwire-runner")
+                waits = self._next.pop(key, None)
+                if key in self._requested:
+                    del self._requested[key]
+                    waits = None
+                self._running[key] = asyncio.create_task(self._run(key, waits), name="toolwire-runner")
                 running[key[0]] += 1
                 self._number += 1
                 self._served[key[0]] = self._number
                 room, taken = room - 1, True
         return taken
 
-    async def _look(self, room: int, *, everything: bool) -> list[_Key]:
-        """The turns that are ready: all that there is room for, or those that were named. None, if no one has asked."""
+    async def _look(self, room: int, *, everything: bool) -> None:
+        """Find turns that are ready: all, or those that were named, where anything has asked for that."""
         if everything or self._looks_at_all:
             self._looks_at_all = False
-            self._looked_at = self._monotonic()
-            limit = room + len(self._running) + len(self._pauses) + (_MORE_PROJECTS if self._serves_all else 0)
-            found = await self._ready(limit)
-            self._looks_at_all |= len(found) > room  # there are, or may be, more
+            self._looked_at = began = self._monotonic()
             self._named.clear()
-        elif self._named:
-            named = [key for key, _ in zip(self._named, range(_MOST_NAMED), strict=False)]
+            limit = room + len(self._running) + len(self._pauses) + (_MORE_PROJECTS if self._serves_all else 0) + _AHEAD
+            found = await self._ready(limit)
+            self._look_after_s = max(_LOOK_AFTER_S, (self._monotonic() - began) / _LOOK_SHARE)
+            self._next.clear()
+        elif self._named and (not self._next or self._monotonic() - self._looked_at_named >= _LOOK_AFTER_S):
+            self._looked_at_named = self._monotonic()
+            named = dict.fromkeys(key for key, _ in zip(self._named, range(_MOST_NAMED), strict=False))
+            for key in named:
+                del self._named[key]
             ids = [turn_id for _, turn_id in named]
             found = await self._store.ready_turns(self._clock(), limit=len(ids), only=ids)
-            found = [turn for turn in found if (turn.project, turn.id) in self._named]
-            for key in named:
-                self._named.pop(key, None)
-            self._looks_at_all |= len(found) > room
+            found = [turn for turn in found if (turn.project, turn.id) in named]
         else:
-            return []
-        return [(turn.project, turn.id) for turn in found]
+            if self._named:  # in a moment, with others that are named until then
+                asyncio.get_running_loop().call_later(_LOOK_AFTER_S, self._woken.set)
+            return
+        self._next.update({(turn.project, turn.id): turn.waits for turn in found})
 
     async def _ready(self, limit: int) -> list[TurnSummary]:
         now = self._clock()
@@ -246,9 +259,9 @@ class TurnRunner:
         until, _ = self._pauses.get(key, (0.0, 0.0))
         return key not in self._running and key not in self._barred and self._monotonic() >= until
 
-    async def _run(self, key: _Key) -> None:
+    async def _run(self, key: _Key, waits: tuple[Wait, ...] | None) -> None:
         try:
-            ran = replace(await self._resumed(key), project=key[0])
+            ran = replace(await self._resumed(key, waits), project=key[0])
         except (Fenced, NotFound):  # another runner was faster, or the turn is gone
             ran = None
         finally:
@@ -269,7 +282,7 @@ class TurnRunner:
             self._tell(ran)
 
     def _look_soon(self) -> None:
-        wait_s = self._looked_at + _LOOK_AFTER_S - self._monotonic()
+        wait_s = self._looked_at + self._look_after_s - self._monotonic()
         if wait_s <= 0:
             self.wake()
         elif self._timer is None:
@@ -286,10 +299,12 @@ class TurnRunner:
             self._named[key] = None
         self._woken.set()
 
-    async def _resumed(self, key: _Key) -> RanTurn:
+    async def _resumed(self, key: _Key, waits: tuple[Wait, ...] | None) -> RanTurn:
         project, turn_id = key
         try:
             left = await of_project(self._store, project).turn(turn_id)
+            if waits is not None and left.opening.waits != waits:  # it has gone on, and waits for something else
+                raise Fenced(f"turn {turn_id} was resumed by another process")
             async with self._open_agent(left.opening) as agent:
                 if left.opening.kind is TurnKind.CALL:
                     ran = RanTurn(turn_id, result=await agent.resume_call(turn_id))
