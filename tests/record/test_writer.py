@@ -1,6 +1,7 @@
 """The writer and the event loop: a loop is never held by a commit that takes long."""
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -17,7 +18,8 @@ from toolwire.record.artifacts import Artifacts
 from toolwire.record.owners import Owners
 from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
-from toolwire.record.turnstile import ALONE
+from toolwire.record.transaction import MAX_KNOWN, Cache
+from toolwire.record.turnstile import ALONE, WriteQueue
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import COPY_LOG, ChangeGroup, Writer
 
@@ -206,9 +208,26 @@ async def test_a_row_that_the_database_refuses_takes_none_with_it_of_those_in_it
 
 
 async def test_a_loop_does_not_stand_still_where_another_has_used_up_the_time() -> None:
-    group = ChangeGroup(asyncio.get_running_loop())
+    group = ChangeGroup(asyncio.get_running_loop(), WriteQueue())
     future = group.add(lambda _: None)
     group.is_awaited = True
     assert not group.stand_still(-0.001)
     threading.Thread(target=group.answer, args=(["kept"],)).start()
     assert await future == "kept"
+
+
+def test_a_connection_that_knows_too_much_forgets_the_older_turns_with_their_calls() -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        known = Cache().still_true(connection)
+        keys = [("default", f"turn-{place}") for place in range(MAX_KNOWN // 4)]
+        known.here.update(keys)
+        known.turns.update(dict.fromkeys(keys))
+        known.calls.update({(*key, f"call-{place}"): None for place in range(3) for key in keys})
+
+        assert known.still_true(connection) is known
+        newer = keys[len(keys) // 2 + 1 :]
+        assert list(known.turns) == newer
+        assert known.here == {key[:2] for key in known.calls} == set(newer)
+
+        known.heads.update({f"project-{place}": (1, "") for place in range(MAX_KNOWN)})
+        assert known.still_true(connection) == Cache(known.version)

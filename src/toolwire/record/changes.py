@@ -12,7 +12,7 @@ from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
-from toolwire.protocol.values import dataclass, fast_frozen
+from toolwire.protocol.values import constructor, dataclass, fast_frozen
 from toolwire.record import ledger, reserved_usage
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
@@ -145,6 +145,9 @@ class ChangeTime:
     store: str
 
 
+new_change_time = constructor(ChangeTime)
+
+
 def begin(tx: Transaction, key: TurnKey, row: Row) -> StoreError | None:
     if refusal := ledger.begin(key[1], tx.turn(key), dict(zip(ledger.NAMES_OF_TURN, row[1:5], strict=True))):
         return refusal
@@ -263,7 +266,8 @@ class OpenCard:
             [one], audit = _reserved(tx, self.reserve, [self], audit, now.at)
             step = ledger.add_call(one.card, None, tx.turn(self.key[:2]), now.at, tx.alive, now.store)
         tx.audit.extend(audit)
-        one.put(tx, step[1])
+        if step[1] is not None:
+            one._add(tx, step[1])
         return step[0]
 
     def put(self, tx: Transaction, card: CallCard | None) -> None:
@@ -271,9 +275,21 @@ class OpenCard:
         if card is None:
             return
         if tx.call(self.key) is None:
-            tx.add_call(self.key, card, self.row)
+            self._add(tx, card)
+        else:
+            self._end(tx, card)
+
+    def _add(self, tx: Transaction, card: CallCard) -> None:
+        tx.add_call(self.key, card, self.row)
+        if card.result is not None:
+            self._end(tx, card)
+
+    def _end(self, tx: Transaction, card: CallCard) -> None:
         if card.result is not None and self.result_row is not None:
             tx.end_call(self.key, card.result, self.result_row, self.now.at)
+
+
+_new_open_card = constructor(OpenCard)
 
 
 def open_card(
@@ -281,7 +297,7 @@ def open_card(
 ) -> OpenCard:
     result = None if card.result is None else result_row(card, card.result, now.at)
     row = card_row(card)
-    return OpenCard(card, (row[1], row[7], row[8]), row, result, audit_rows(audit), now, reserve)
+    return _new_open_card(card, (row[1], row[7], row[8]), row, result, audit_rows(audit), now, reserve)
 
 
 def claim(
@@ -321,15 +337,13 @@ def close(
     key, turn = (row[1], row[7], row[8]), (row[1], row[7])
     # What a holder brings counts whatever becomes of the turn meanwhile, so that the turn may change.
     kept_turn = tx.turn(turn) if not card.token else tx.turn_of_holder(turn)
-    answer, ended, late, charge = ledger.close_call(
-        card, result, tx.call(key), kept_turn, now.at, tx.alive, now.store, ran=ran
-    )
-    if ended is None:
-        tx.audit.extend(audit_rows(late))
-        return answer
+    refused = ledger.refuse_close(card, result, tx.call(key), kept_turn, now.at, tx.alive, now.store)
+    if refused is not None:
+        tx.audit.extend(audit_rows(refused[2]))
+        return refused[0]
     tx.end_call(key, result, row, now.at)
-    if charge:
-        tx.charge(turn, charge)
+    if not ran:
+        tx.charge(turn, -1)
     tx.audit.extend(audit)
     return result
 

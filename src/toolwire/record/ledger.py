@@ -218,17 +218,11 @@ def renew_call(
     return longer, longer, (), 0
 
 
-def close_call(
-    card: CallCard,
-    result: ToolResult,
-    kept: CallCard | None,
-    turn: TurnState | None,
-    at: float,
-    alive: Alive,
+def refuse_close(
+    card: CallCard, result: ToolResult, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive,
     store: str,
-    ran: bool,
-) -> Step[ToolResult]:
-    """Keep how a call ended, once. The log hears of every other result.
+) -> Step[ToolResult] | None:  # fmt: skip
+    """What is answered instead where a result is not kept; None where it is. The log hears of every other result.
 
     With the token of its newest claim it is the holder's result, and kept whatever has become of the turn. Without
     one it is the turn's own write, and waits for a living lease that is not the turn's (or this `store`'s, for a call
@@ -246,7 +240,22 @@ def close_call(
             return refusals.held(kept), None, (), 0
     elif card.token != kept.token:
         return refusals.claim_lost(card), None, (refusals.late_result(card, result, at),), 0
-    return result, _with_result(kept, result, ""), (), 0 if ran else -1
+    return None
+
+
+def close_call(
+    card: CallCard,
+    result: ToolResult,
+    kept: CallCard | None,
+    turn: TurnState | None,
+    at: float,
+    alive: Alive,
+    store: str,
+    ran: bool,
+) -> Step[ToolResult]:
+    """Keep how a call ended, once."""
+    ended = None if kept is None else _with_result(kept, result, "")
+    return refuse_close(card, result, kept, turn, at, alive, store) or (result, ended, (), 0 if ran else -1)
 
 
 def detach_call(card: CallCard, kept: CallCard | None, turn: TurnState | None) -> Step[CallCard]:

@@ -44,7 +44,7 @@ from toolwire.record.artifacts import Artifacts
 from toolwire.record.batched_reads import BatchedReads
 from toolwire.record.bodies import DatabaseBodies, FolderBodies
 from toolwire.record.chain import AuditChain
-from toolwire.record.changes import ChangeTime, OpenCard, open_card
+from toolwire.record.changes import ChangeTime, OpenCard, new_change_time, open_card
 from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
     BodyPlace,
@@ -284,7 +284,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         return await self._reader.read(reads.detached_calls, limit, project)
 
     def _now(self) -> ChangeTime:
-        return ChangeTime(self._clock(), self._owners.name)
+        return new_change_time(self._clock(), self._owners.name)
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
@@ -296,7 +296,10 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         row = result_row(card, result, now.at)
         change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), now=now, ran=ran)
         try:
-            first = await self._now_or_later(change, _whose(card))
+            first = await self._writer.write(change, _whose(card))
+        except StoreUnavailable:
+            self._writer.retry_later(change)
+            raise
         except Fenced:
             self._owners.unmark(project_key(card.project, card.turn_id), row[8])
             raise

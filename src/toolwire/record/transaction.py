@@ -4,8 +4,9 @@ import re
 import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import field
+from enum import Enum
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from toolwire.protocol.calls import ToolResult
@@ -18,7 +19,7 @@ from toolwire.record.rows import CallKey, Row, TurnKey, call_key, column, read_c
 from toolwire.record.tally import ToolTally
 
 MAX_KNOWN = 10_000
-_AT_ONCE = (64, 8)
+_AT_ONCE = (64, 32, 16, 8, 4)
 _VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
 _TURN = "SELECT epoch, state, owner FROM turns WHERE project = ? AND id = ?"
@@ -103,11 +104,13 @@ class TurnRow(NamedTuple):
     owner: str | None
 
 
-class _Ended:
+class _Ended(Enum):
     """In the place of a call that has ended, which may be large."""
 
+    ENDED = "ended"
 
-_ENDED: Final = _Ended()
+
+_ENDED: Final = _Ended.ENDED
 
 
 @dataclass(slots=True)
@@ -124,11 +127,24 @@ class Cache:
     heads: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def still_true(self, connection: sqlite3.Connection) -> "Cache":
-        """What is known, or nothing once another connection has committed. ApprovalClock inside a transaction."""
+        """What is known, or nothing once another connection has committed. Asked inside a transaction."""
         (version,) = connection.execute("PRAGMA data_version").fetchone()
-        if version == self.version and len(self.turns) + len(self.calls) + len(self.heads) < MAX_KNOWN:
-            return self
-        return Cache(version)
+        if version != self.version:
+            return Cache(version)
+        if self._size >= MAX_KNOWN:
+            self._forget_older_turns()
+        return self if self._size < MAX_KNOWN else Cache(version)
+
+    @property
+    def _size(self) -> int:
+        return len(self.turns) + len(self.calls) + len(self.heads)
+
+    def _forget_older_turns(self) -> None:
+        """Forget the half that was asked for first; of those that run now, most were asked for lately."""
+        older = set(islice(self.turns, len(self.turns) // 2 + 1))
+        for key in older:
+            del self.turns[key]
+        self.forget_calls(older)
 
     def learn(self, key: CallKey, turn: TurnRow | None, card: CallCard | None) -> None:
         """Take in a turn and a call of it as they are kept now. Calls that have ended are not held here."""
@@ -231,10 +247,10 @@ class Transaction:
     def call(self, key: CallKey) -> CallCard | None:
         """A kept call, with its token and result, and including what this transaction has added."""
         calls = self.known.calls
-        if key not in calls and key[:2] in self.known.here:
-            calls[key] = None
         known = calls.get(key, _ENDED)
-        if not isinstance(known, _Ended):
+        if known is _ENDED and key[:2] in self.known.here and key not in calls:
+            known = calls[key] = None
+        if known is not _ENDED:
             if self.facts is not None:
                 self.facts.note_call(key, known)
             return known
@@ -328,16 +344,16 @@ class Transaction:
         """Add the audit rows, each with its digest: this transaction alone writes, so the newest rows are known."""
         if (server := getattr(self.connection, "link_audit", None)) is not None and server(self.audit, self.writer):
             return [(*row, None) for row in self.audit]
-        heads, chained, own = self.known.heads, [], []
+        heads, chained, own, writer = self.known.heads, [], [], self.writer
         for place, row in enumerate(self.audit):
             project = row[2]
-            number, head = heads.get(project) or newest_head(self.connection, self.writer, project)
+            number, head = heads.get(project) or newest_head(self.connection, writer, project)
             number += 1
-            head = link_own(head, row, self.writer, number)
+            head = link_own(head, row, writer, number)
             heads[project] = (number, head)
             chained.append((*row, head))
-            if self.writer:
-                own.append((len(self.audit) - 1 - place, self.writer, number, project))
+            if writer:
+                own.append((len(self.audit) - 1 - place, writer, number, project))
         add_rows(self.connection, ADD_AUDIT, chained)
         if own:
             self.connection.executemany(ADD_WRITER, own)

@@ -10,7 +10,7 @@ import contextlib
 import math
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
@@ -43,10 +43,13 @@ COPY_LOG = "PRAGMA wal_checkpoint(PASSIVE)"
 class ChangeGroup:
     """Changes of one loop that are handed over together, and what comes of them."""
 
-    __slots__ = ("_answered", "_lock", "changes", "futures", "is_awaited", "loop", "outcomes")
+    __slots__ = ("_answered", "_lock", "_turnstile", "changes", "futures", "inside", "is_awaited", "loop", "outcomes")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turnstile: WriteQueue) -> None:
         self.loop = loop
+        self._turnstile = turnstile
+        self.inside: list[Any] = []
+        """Whose changes took a place in the turnstile."""
         self.changes: list[Change] = []
         self.futures: list[asyncio.Future[Any]] = []
         self.outcomes: Sequence[Any] | None = None
@@ -55,10 +58,12 @@ class ChangeGroup:
         self._answered = threading.Lock()
         self._answered.acquire()
 
-    def add(self, change: Change) -> "asyncio.Future[Any]":
+    def add(self, change: Change, inside: tuple[Any, ...] = ()) -> "asyncio.Future[Any]":
+        """One more change, and whose place it took."""
         future = self.loop.create_future()
         self.changes.append(change)
         self.futures.append(future)
+        self.inside += inside
         return future
 
     def stand_still(self, most_s: float) -> bool:
@@ -84,7 +89,9 @@ class ChangeGroup:
             self.loop.call_soon_threadsafe(self.wake)
 
     def wake(self) -> None:
-        """On the loop: tell those who wait."""
+        """On the loop: tell those who wait, and let in who waits behind them."""
+        for whose in self.inside:
+            self._turnstile.leave(whose)
         for future, outcome in zip(self.futures, self.outcomes or (), strict=True):
             if future.done():
                 continue  # the asker was canceled; the change is kept all the same
@@ -132,7 +139,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="toolwire-store-writer", daemon=True)
         self._thread.start()
 
-    async def write(self, change: Callable[[Transaction], T | StoreError], whose: Any = None) -> T:
+    def write(self, change: Callable[[Transaction], T | StoreError], whose: Any = None) -> Awaitable[T]:
         """Wait until the change is durable and give back what came of it. Raises StoreError when it was refused.
 
         Of the changes of one agent only so many are handed on at once; `whose` names it.
@@ -140,11 +147,15 @@ class Writer:
         loop = asyncio.get_running_loop()
         turnstile = self._turnstile if loop is self._loop else self._turnstile_of(loop)
         if (place := turnstile.enter(whose, loop)) is not None:
-            await turnstile.wait(whose, place)
-        try:
-            return await self._hand_over(change, loop)
-        finally:
-            turnstile.leave(whose)
+            return self._write_in_line(change, whose, place)
+        return self._hand_over(change, loop, (whose,))
+
+    async def _write_in_line(
+        self, change: Callable[[Transaction], T | StoreError], whose: Any, place: "asyncio.Future[None]"
+    ) -> T:
+        loop = asyncio.get_running_loop()
+        await self._turnstile_of(loop).wait(whose, place)
+        return await self._hand_over(change, loop, (whose,))
 
     def watch_commits(self, tell: Callable[[int, float], None]) -> None:
         """Tell of each commit from now on how many changes it held and how many seconds it took, in the thread."""
@@ -170,7 +181,7 @@ class Writer:
     def after(self, change: Change, loop: asyncio.AbstractEventLoop) -> None:
         """Make a change behind all that were handed over before, though nothing waits for it."""
         try:
-            future = self._hand_over(change, loop)
+            future = self._hand_over(change, loop, ())
         except StoreUnavailable:  # it was closed, which sets everything free
             return
         future.add_done_callback(lambda done: self._retries.add(change) if _failed(done) else None)
@@ -195,18 +206,22 @@ class Writer:
         return found
 
     def _hand_over(
-        self, change: Callable[[Transaction], T | StoreError], loop: asyncio.AbstractEventLoop
+        self, change: Callable[[Transaction], T | StoreError], loop: asyncio.AbstractEventLoop, inside: tuple[Any, ...]
     ) -> "asyncio.Future[T]":
+        """Give a change to the thread. Whose place it took is `inside`, until the change is answered."""
         with self._lock:
+            if (group := self._pending.get(loop)) is not None:  # others are ready as well
+                return group.add(change, inside)
             if self._closed:
+                for whose in inside:
+                    self._turnstile_of(loop).leave(whose)
                 raise StoreUnavailable(f"{self._path} was closed; open the store again")
-            group = self._pending.get(loop)
-            is_alone = group is None and self._is_quiet(loop)
-            group = group or ChangeGroup(loop)
-            future = group.add(change)
+            group = ChangeGroup(loop, self._turnstile_of(loop))
+            future = group.add(change, inside)
+            is_alone = self._is_quiet(loop)
             if is_alone:
                 self._send(group)
-            elif len(group.changes) == 1:
+            else:
                 self._pending[loop] = group
                 loop.call_soon(self._pass_on, loop)
         if is_alone:
