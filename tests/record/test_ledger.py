@@ -12,17 +12,21 @@ import pytest
 
 from toolwire.errors import CallHeld, Fenced, NotFound, StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
-from toolwire.protocol.calls import ToolCall
-from toolwire.protocol.records import CallCard
+from toolwire.protocol.bus import CONTROL, AfterExecution
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.records import LONGEST_NAME, AuditRow, CallCard, Dispatch
+from toolwire.protocol.tools import USUAL, Agreement
 from toolwire.record import ledger
-from toolwire.record.ledger import Claim
+from toolwire.record.ledger import Claim, Sending
 
 from . import samples
-from .samples import a_turn, success
+from .samples import a_call, a_turn, failure, success
 
 AT = 1_000.0
 STORE = "this-store"
 OTHER = "another-store"
+LONG = "n" * (LONGEST_NAME + 1)
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,17 @@ def test_a_turn_is_begun_once() -> None:
     assert ledger.begin("turn-1", None) is None
     for kept in (RUNS, FREE, ENDED):
         assert "already kept" in str(ledger.begin("turn-1", kept))
+
+
+@pytest.mark.parametrize("what", ["turn id", "project", "agent", "thread", "model"])
+def test_a_turn_does_not_begin_under_a_name_that_is_too_long(what: str) -> None:
+    def begun(name: str) -> StoreError | None:
+        names = dict.fromkeys(("turn id", *ledger.NAMES_OF_TURN), "short") | {what: name}
+        return ledger.begin(names.pop("turn id"), None, names)
+
+    assert begun(LONG[1:]) is None
+    assert f"the {what} 'nnn" in str(begun(LONG))
+    assert "has 802 bytes" in str(begun("é" * 401))
 
 
 def test_a_turn_is_resumed_under_the_next_epoch_unless_it_is_run_or_has_ended() -> None:
@@ -167,6 +182,21 @@ def test_a_call_is_opened_for_its_turn_as_it_is_now(kept: CallCard | None) -> No
     assert "epoch 2, not 1" in refusal(ledger.open_call(card, kept, TAKEN, AT, everyone, STORE), Fenced)
 
 
+def test_a_new_call_is_not_kept_under_a_name_that_is_too_long() -> None:
+    """The names of a turn that is kept were looked at when it began."""
+
+    def opened(call_id: str, turn: Kept | None, **names: Any) -> Any:
+        return ledger.add_call(replace(a_card(a_call(call_id)), **names), None, turn, AT, everyone, STORE)
+
+    for turn in (RUNS, None):
+        assert "the call id 'nnn" in refusal(opened(LONG, turn), StoreError)
+        assert opened(LONG[1:], turn)[3] == 1
+    assert "the turn id 'nnn" in refusal(opened("call-1", None, turn_id=LONG), StoreError)
+    assert "the project 'nnn" in refusal(opened("call-1", None, project=LONG), StoreError)
+    for call_id in ("call-1", LONG[1:]):
+        assert opened(call_id, RUNS, turn_id=LONG, project=LONG)[3] == 1
+
+
 @pytest.mark.parametrize(
     ("card", "turn", "token", "owner"),
     [
@@ -249,6 +279,8 @@ def test_what_cannot_be_claimed_changes_nothing() -> None:
     assert "no call" in refusal(ledger.claim_call(card, None, RUNS, AT, no_one, claim()), NotFound)
     assert "epoch 2" in refusal(ledger.claim_call(card, kept, TAKEN, AT, no_one, claim()), Fenced)
     assert "held by another" in refusal(ledger.claim_call(card, kept, RUNS, AT, everyone, claim()), CallHeld)
+    canceled = a_card(cancel="too slow")
+    assert "was canceled (too slow)" in refusal(ledger.claim_call(card, canceled, RUNS, AT, no_one, claim()), Fenced)
 
 
 def test_an_ended_call_comes_back_with_its_result_instead_of_being_claimed() -> None:
@@ -375,6 +407,183 @@ def test_the_turns_own_write_waits_for_a_lease_that_is_not_the_turns_own(
         assert "held by another claim" in refusal(step, CallHeld)
     else:
         assert step[0] == success()
+
+
+# Marking
+
+
+def marked(card: CallCard, kept: CallCard | None, turn: Kept | None) -> list[Any]:
+    return [ledger.detach_call(card, kept, turn), ledger.ask_to_cancel(card, kept, turn, "too slow")]
+
+
+@pytest.mark.parametrize("turn", [Kept(epoch=2), None])
+def test_a_mark_is_kept_beside_the_claim_and_comes_back_as_the_caller_sees_it(turn: Kept | None) -> None:
+    kept = a_claimed(token="theirs")
+    for shown, seen in (("", ""), ("theirs", "theirs")):
+        steps = marked(a_card(epoch=2, token=shown), kept, turn)
+        for step, after in zip(steps, (replace(kept, detached=True), replace(kept, cancel="too slow")), strict=True):
+            assert step == (replace(after, epoch=2, token=seen), after, (), 0)
+
+
+def test_only_an_open_call_is_marked_under_the_epoch_of_its_turn() -> None:
+    kept = a_claimed(result=success())
+    for step in marked(a_card(), None, RUNS):
+        assert "no call" in refusal(step, NotFound)
+    for step in marked(a_card(), a_claimed(), TAKEN):
+        assert "epoch 2, not 1" in refusal(step, Fenced)
+    for step in marked(a_card(epoch=2), kept, Kept(epoch=2)):
+        assert step == (replace(kept, epoch=2, token=""), None, (), 0)
+
+
+# Sending
+
+
+def a_dispatch(**more: Any) -> Dispatch:
+    given = {"epoch": 1, "due": AT, "expires_at": AT + 1} | more
+    return Dispatch("default", "turn-1", "call-1", "turn-1/call-1", subject="s", message="{}", **given)
+
+
+@pytest.mark.parametrize("turn", [Kept(epoch=2), None])
+@pytest.mark.parametrize("kept", [a_card(), a_claimed(owner="worker"), a_claimed(result=success())])
+def test_a_call_is_sent_unless_it_is_held_and_its_token_is_not_shown(kept: CallCard, turn: Kept | None) -> None:
+    sent = ledger.dispatch_call(a_dispatch(epoch=2), kept, turn, AT, no_one)
+    assert sent == replace(kept, epoch=2, token="")
+
+
+def test_what_cannot_be_sent_says_why() -> None:
+    def refused(kept: CallCard | None, turn: Kept, kind: type[StoreError]) -> str:
+        answer = ledger.dispatch_call(a_dispatch(), kept, turn, AT, everyone)
+        assert type(answer) is kind
+        return str(answer)
+
+    assert "no call 'call-1' of turn 'turn-1'" in refused(None, RUNS, NotFound)
+    assert "epoch 2, not 1" in refused(a_card(), TAKEN, Fenced)
+    assert "held by another claim" in refused(a_claimed(), RUNS, CallHeld)
+
+
+DETACHED, DIED = a_card(detached=True), a_claimed(owner="worker", until=AT)
+EXPIRED, REPEATABLE = {"expires_at": AT}, {"repeatable": True}
+
+
+@pytest.mark.parametrize(
+    ("kept", "turn", "given", "what", "until"),
+    [
+        (a_card(), RUNS, {}, Sending.SEND, None),
+        (a_card(), None, {}, Sending.SEND, None),
+        # there is nothing left to send
+        (None, RUNS, {}, Sending.DROP, None),
+        (a_card(result=success()), RUNS, {}, Sending.DROP, None),
+        (a_card(), ENDED, {}, Sending.DROP, None),
+        (DETACHED, ENDED, {}, Sending.SEND, None),
+        # it was canceled, and stays until it has a result
+        (a_card(cancel="too slow"), RUNS, {}, Sending.WAIT, None),
+        (a_card(cancel="too slow"), ENDED, {}, Sending.DROP, None),
+        (replace(DETACHED, cancel="too slow"), ENDED, {}, Sending.WAIT, None),
+        # the process that took the turn over sends its calls again
+        (a_card(), TAKEN, {}, Sending.WAIT, None),
+        (DETACHED, TAKEN, {}, Sending.SEND, None),
+        # it is held
+        (a_claimed(until=AT + 1), RUNS, EXPIRED, Sending.WAIT, AT + 1),
+        (a_claimed(owner="worker"), RUNS, EXPIRED, Sending.WAIT, None),
+        # its holder died, or none came in time
+        (DIED, RUNS, {}, Sending.GIVE_UP, None),
+        (DIED, RUNS, REPEATABLE, Sending.SEND, None),
+        (DIED, RUNS, REPEATABLE | EXPIRED, Sending.GIVE_UP, None),
+        (a_card(), RUNS, EXPIRED, Sending.GIVE_UP, None),
+    ],
+)
+def test_what_is_done_about_a_dispatch_whose_time_has_come(
+    kept: CallCard | None, turn: Kept | None, given: dict[str, Any], what: Sending, until: float | None
+) -> None:
+    assert ledger.due_call(a_dispatch(**given), kept, turn, AT, everyone) == (what, until)
+
+
+@pytest.mark.parametrize(
+    ("kept", "turn", "is_stranded"),
+    [
+        (a_card(), TAKEN, True),
+        (DIED, TAKEN, True),
+        (None, TAKEN, False),
+        (a_card(result=success()), TAKEN, False),
+        (a_card(), None, False),
+        (a_card(), RUNS, False),
+        (a_claimed(until=AT + 1), TAKEN, False),
+        (a_claimed(epoch=2), TAKEN, False),
+    ],
+)
+def test_a_call_that_was_sent_under_an_earlier_epoch_is_stranded_while_it_is_open_and_not_held(
+    kept: CallCard | None, turn: Kept | None, is_stranded: bool
+) -> None:
+    assert ledger.is_stranded(1, kept, turn, AT, everyone) is is_stranded
+
+
+# What a turn does about a result
+
+SUSPEND, TERMINATE, DETACH = AfterExecution.SUSPEND, AfterExecution.TERMINATE, AfterExecution.DETACH
+
+
+def controlling(value: object) -> dict[str, Any]:
+    return {CONTROL: {"after_execution": value}}
+
+
+def settled(
+    result: ToolResult, after_execution: AfterExecution = SUSPEND, *, controls: bool = False
+) -> tuple[AfterExecution | None, tuple[AuditRow, ...]]:
+    agreed = Agreement(after_execution, controls)
+    card = a_card(agreed=USUAL if agreed == USUAL else agreed)  # which most cards have
+    kept, rows = ledger.settle(card, result, AT)
+    assert kept == replace(result, after_execution=kept.after_execution)
+    return kept.after_execution, rows
+
+
+@pytest.mark.parametrize(
+    ("agreed", "reported", "after"),
+    [
+        (SUSPEND, None, None),
+        (SUSPEND, TERMINATE, TERMINATE),
+        (TERMINATE, None, TERMINATE),
+        (TERMINATE, SUSPEND, None),
+        (TERMINATE, DETACH, None),
+        (DETACH, None, None),
+        (DETACH, TERMINATE, None),
+    ],
+)
+def test_a_result_ends_its_turn_as_was_reported_or_agreed_unless_it_failed(
+    agreed: AfterExecution, reported: AfterExecution | None, after: AfterExecution | None
+) -> None:
+    for structured in (None, [CONTROL], CONTROL, {"other": 1}):
+        result = success(after_execution=reported, structured=structured)
+        assert settled(result, agreed) == (after, ())
+    assert settled(replace(result, status=Status.PARTIAL), agreed) == (after, ())
+    assert settled(failure(after_execution=reported), agreed) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("agreed", "controls", "reported", "said", "after", "is_heeded"),
+    [
+        (SUSPEND, True, None, "terminate", TERMINATE, True),
+        (SUSPEND, True, SUSPEND, "terminate", TERMINATE, True),
+        (TERMINATE, True, TERMINATE, "suspend", None, True),
+        # a tool that does not declare it has no say
+        (SUSPEND, False, None, "terminate", None, False),
+        (TERMINATE, False, None, "suspend", TERMINATE, False),
+        # nor has one whose turn did not wait
+        (DETACH, True, None, "terminate", None, False),
+        (DETACH, False, None, "terminate", None, False),
+        # nor has a value that is not known
+        (TERMINATE, True, None, "explode", TERMINATE, False),
+        (SUSPEND, True, TERMINATE, None, TERMINATE, False),
+    ],
+)
+def test_what_a_result_itself_says_counts_first_where_its_tool_declares_it_and_is_audited(
+    agreed: AfterExecution, controls: bool, reported: AfterExecution | None, said: Any, after: Any, is_heeded: bool
+) -> None:
+    result = success(after_execution=reported, structured=controlling(said))
+    event = "turn_controlled" if is_heeded else "turn_control_ignored"
+    word = said if said in list(AfterExecution) else "unknown"
+    row = AuditRow.about(a_card(), event, AT, detail={"after_execution": word})
+    assert settled(result, agreed, controls=controls) == (after, (row,))
+    assert settled(replace(result, status=Status.FAILED), agreed, controls=controls) == (None, (row,))
 
 
 # Approvals
