@@ -111,21 +111,21 @@ def run(
         with redirect_stdout(out):
             _show(screen, ran, as_json=as_json)
 
-    signal.signal(signal.SIGTERM, _interrupt)
     with quiet_tools(as_json=as_json):
-        run_sync(_run(ServedProjects(place, {"store.home": home}), {"store.home": home}, at_once, tell, once=once))
+        try:
+            run_sync(_run(ServedProjects(place, {"store.home": home}), {"store.home": home}, at_once, tell, once=once))
+        except asyncio.CancelledError:  # by SIGTERM
+            raise KeyboardInterrupt from None
     return Exit.FAILED if failures else Exit.DONE
-
-
-def _interrupt(*_: object) -> None:
-    """SIGTERM ends it as Ctrl-C does, also where a shell has it ignore that."""
-    raise KeyboardInterrupt
 
 
 async def _run(
     served: ServedProjects, flags: dict[str, Any], at_once: int, tell: Callable[[RanTurn], None], *, once: bool
 ) -> None:
-    place = served.own
+    place, task = served.own, asyncio.current_task()
+    assert task is not None
+    # As Ctrl-C does, also where a shell has it ignore that: what is open is closed.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with store_of(place) as view, holding_devices(place, view), AsyncExitStack() as closing:
         store = view.whole if served.is_shared else view
         links = _links(served, view, closing) if uses_bus(place) else {}
