@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,9 @@ async def run_turns(store: SqliteStore, bus: Bus, known: list[Tool], relay: Rela
         yield agent(store, far, relay, arrivals)
 
     runner = TurnRunner(of_project(store, PROJECT), again, at_once=32, poll_s=0.5, staying=arrivals.staying)
-    async with arrivals.listening(bus, PROJECT):
+    async with AsyncExitStack() as closing:
+        await closing.enter_async_context(arrivals.listening(bus, PROJECT))
+        closing.enter_context(arrivals.telling(relay.note_result))
         await asyncio.gather(
             runner.run_forever(), hear_woken_turns(bus, runner.wake_turn, durable="run-storm", project=PROJECT)
         )

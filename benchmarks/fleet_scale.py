@@ -121,6 +121,7 @@ class Fleet:
             bus = await closing.enter_async_context(nats_bus(NatsServers((self.place["nats"],))))
             relay, arrivals = Relay(view, bus), Arrivals()
             await closing.enter_async_context(arrivals.listening(bus, PROJECT))
+            closing.enter_context(arrivals.telling(relay.note_result))
             known = Toolbox(*(replace(one, target=BusService(SUBJECT)) for one in tools(self.folder)))
             sending = BusDispatcher(view, relay, stays=stays, stays_s=STAYS_S, arrivals=arrivals)
             agent = Agent(

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.fleet.conftest import Fleet
 from toolwire import Tier, tool
+from toolwire.fleet.arrivals import Arrivals
 from toolwire.fleet.fair_share import FairQueue, FairSlots, share_of
 from toolwire.fleet.parcels import command_of, read_parcel, wakeup_message
 from toolwire.fleet.relay import Relay, next_pause
@@ -184,6 +185,35 @@ async def test_a_relay_keeps_a_flood_in_the_store_and_sends_it_as_results_come(f
     await fleet.until(ended)
     assert (sorted(sent), relaying.done()) == (sorted([flood] * FLOOD + others), False)
     assert len(await of_project(store, flood).calls(limit=100)) == FLOOD
+
+
+async def test_the_wakeup_of_a_call_makes_room_for_the_next_command(fleet: Fleet) -> None:
+    """The store says nothing of it: no worker has run anything."""
+    store, sent = await fleet.store(), []
+
+    class Counting:
+        async def publish(self, message: BusMessage, *, dedupe_id: str = "") -> bool:
+            sent.append(json.loads(message.data)["tool_call_id"])
+            return True
+
+    agent = fleet.agent(store, [fleet.far(fleet.tool())], [call("note", words="milk"), call("note", words="eggs")])
+    turn_id = await fleet.sent(agent)
+    cards = {card.call.id: card for card in await store.calls(turn_id=turn_id, project=fleet.project)}
+    relay, arrivals = Relay(store, Counting(), window=1, poll_s=600), Arrivals()  # type: ignore[arg-type]
+    fleet.spawn(relay.run())
+
+    async def all_sent() -> bool:
+        return len(sent) == len(cards)
+
+    async with arrivals.listening(fleet.bus, fleet.project):
+        with arrivals.telling(relay.note_result):
+            await relay.send_due()
+            assert len(sent) == 1
+            message = wakeup_message(cards[sent[0]], "public")
+            assert isinstance(message, BusMessage)
+            await fleet.bus.publish(message)
+            await fleet.until(all_sent)
+    assert set(sent) == set(cards)
 
 
 async def owned(fleet: Fleet, store: Any, project: str, near: Any) -> tuple[Dispatch, CallCard]:

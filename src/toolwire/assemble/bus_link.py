@@ -125,7 +125,8 @@ class BusLink:
         if self._wake is not None:
             work.append(asyncio.create_task(self._hear(bus, self._wake), name="toolwire-wakeups"))
         try:
-            done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            with self.arrivals.telling(relay.note_result):
+                done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:

@@ -7,8 +7,8 @@ have left the turn and taken it up again. What is heard here may get lost; who w
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 
 from toolwire.bus.contract import Bus
 from toolwire.fleet.wakeups import wakeups_of
@@ -22,6 +22,8 @@ STAYS_S = 0.5
 LOOK_EVERY_S = 0.25
 _MOST_BYTES = 64 * 1024
 _Key = tuple[str, str, str]
+Tell = Callable[[str, str, str], None]
+"""Told the project, the turn and the id of a call that has a result, as far as that is heard."""
 
 
 class Arrivals:
@@ -31,6 +33,7 @@ class Arrivals:
         self._most = most
         self._waiting: dict[_Key, Arrival] = {}
         self._turns: Counter[tuple[str, str]] = Counter()
+        self._tells: list[Tell] = []
         self.hears = False
 
     def staying(self) -> int:
@@ -62,6 +65,15 @@ class Arrivals:
             arrival.rung.set()
         return arrival is not None
 
+    @contextmanager
+    def telling(self, tell: Tell) -> Iterator[None]:
+        """Tell of every result that is heard, inside the block."""
+        self._tells.append(tell)
+        try:
+            yield
+        finally:
+            self._tells.remove(tell)
+
     @asynccontextmanager
     async def listening(self, bus: Bus, project: str = "*") -> AsyncIterator[None]:
         """Hear the wakeups of a project, or of all, inside the block."""
@@ -78,7 +90,7 @@ class Arrivals:
     async def _hear(self, messages: AsyncIterator[BusMessage]) -> None:
         async with aclosing(messages):  # type: ignore[type-var]
             async for message in messages:
-                if not self._waiting:
+                if not (self._waiting or self._tells):
                     continue
                 said = read_object(message.data, _MOST_BYTES, "a wakeup")
                 with suppress(BadSubject):
@@ -86,7 +98,10 @@ class Arrivals:
                         case Violation():
                             pass
                         case {"metadata": {"agent_turn_id": str(turn_id), "tool_call_id": str(call_id)}}:
-                            self.ring(Subject.parse(message.subject).project, turn_id, call_id)
+                            project = Subject.parse(message.subject).project
+                            self.ring(project, turn_id, call_id)
+                            for tell in self._tells:
+                                tell(project, turn_id, call_id)
 
 
 class Arrival:

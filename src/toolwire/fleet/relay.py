@@ -40,7 +40,10 @@ WINDOW = 256
 """So many commands of one project and target are on their way from one relay, and have no result yet."""
 
 REFILL_S = 0.02
-"""How soon it is looked which of them have ended, where others wait; less often while few of them have."""
+"""How soon it is looked which of them have ended, where others wait; less often while few of them have.
+
+Where results are heard of (`note_result`), that is only for those whose wakeup got lost.
+"""
 
 TRANSIT_S = 60.0
 """A command counts no longer than this: it may be lost, and is sent again in any case."""
@@ -85,6 +88,7 @@ class Relay:
         self._clock = clock
         self._waiting: FairQueue[_Line, tuple[Dispatch, CallCard]] = FairQueue(sys.maxsize, window)
         self._on_their_way: dict[_Line, OrderedDict[tuple[str, str], float]] = {}
+        self._line_of: dict[tuple[str, str, str], _Line] = {}
         self._window = window
         self._is_drained = False
         self._refilling: asyncio.Task[None] | None = None
@@ -96,6 +100,12 @@ class Relay:
         """Send a command that was just written down, without looking for it in the store."""
         self._add(dispatch, card)
         self._woken.set()
+
+    def note_result(self, project: str, turn_id: str, call_id: str) -> None:
+        """A call has a result: another one may be on its way instead."""
+        line = self._line_of.get((project, turn_id, call_id))
+        if line is not None and self._release(line, (turn_id, call_id)) and self._waiting.waiting:
+            self._woken.set()
 
     async def run(self) -> None:
         """Send until canceled."""
@@ -196,6 +206,7 @@ class Relay:
                 self._waiting.release(line)
             known[call] = self._clock()
             known.move_to_end(call)
+            self._line_of[line[0], *call] = line
             yield one
 
     async def _look_for_ended(self) -> None:
@@ -216,6 +227,7 @@ class Relay:
         known = self._on_their_way.get(line)
         if known is None or known.pop(call, None) is None:
             return False
+        self._line_of.pop((line[0], *call), None)
         if not known:
             del self._on_their_way[line]
         self._waiting.release(line)
