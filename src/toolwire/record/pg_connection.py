@@ -103,7 +103,7 @@ class PgConnection:
         self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
         self._writes = self._reads = self._is_in_view = False
-        self._waiting: list[tuple[int, list[list[Any]]]] = []
+        self._waiting: list[tuple[int, list[list[Any]], *tuple[list[list[Any]], ...]]] = []
         self._facts = Facts()
         self._is_here = False
         self._chains: set[tuple[str, str]] = set()
@@ -215,13 +215,14 @@ class PgConnection:
         if not (self._is_here and writer and chains <= self._chains):
             self._chains |= chains  # one that is empty begins under the lock
             return False
+        numbers = {chain: number for number, chain in enumerate(chains, 1)}
         linked = []
         for row in rows:
             digested = orjson.dumps((*row, writer)).decode()[:-1]
             if _value(digested) != digested:
                 return False
-            linked.append([*_values(row), digested, writer])
-        self._add(LINK_AUDIT, linked)
+            linked.append([*_values(row), digested, numbers[writer, row[2]]])
+        self._waiting.append((LINK_AUDIT, linked, [_values(chain) for chain in numbers]))
         return True
 
     def make_schema(self) -> None:

@@ -78,7 +78,7 @@ _NUMBERS = {
 
 
 def from_json(sql: str, given: str) -> str:
-    """A statement that adds a row, as one that adds all rows of a JSON array."""
+    """A statement that adds a row, as one that adds all rows of an array in JSONB."""
     found = _INSERT.match(sql)
     assert found is not None, sql
     table, names, values, conflict = found.groups()
@@ -94,14 +94,13 @@ def from_json(sql: str, given: str) -> str:
     if "seq" not in columns and table in ("records", "audit"):  # what numbers rows one by one takes long
         names = f"seq, {names}"
         values = f"(SELECT coalesce(max(seq), 0) FROM {table}) + each.ordinality, {values}"  # noqa: S608
-    rows = f"json_array_elements({given}) WITH ORDINALITY AS each(value, ordinality)"
+    rows = f"jsonb_array_elements({given}) WITH ORDINALITY AS each(value, ordinality)"
     return f"INSERT INTO {table} ({names}) SELECT {values} FROM {rows} {conflict or ''}"  # noqa: S608 -- our own words
 
 
-def row_from_json(sql: str, row: str, types: Sequence[str], more: Sequence[str] = ()) -> str:
-    """A statement whose parameters are in a JSON array, of these types; what is given besides comes after them."""
+def row_from_json(sql: str, row: str, types: Sequence[str]) -> str:
+    """A statement whose parameters are in an array in JSONB, of these types."""
     values = [f"({row} ->> {place})::{kind}" for place, kind in enumerate(types)]
-    values += more
     return _DOLLAR.sub(lambda found: values[int(found[1]) - 1], to_postgres(sql))
 
 

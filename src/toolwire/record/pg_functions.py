@@ -19,7 +19,6 @@ from toolwire.record.pg_dialect import COMMITS, LOCK, from_json, row_from_json
 from toolwire.record.rows import CallKey, Row, TurnKey, call_key, columns, read_card, turn_key
 from toolwire.record.transaction import (
     ADD_AUDIT,
-    ADD_WRITER,
     CARD_COLUMNS,
     EACH_CALL,
     Cache,
@@ -37,7 +36,10 @@ EACH_TURN = (
 _ALL: Final = (*EACH_CALL, *EACH_TURN)
 NUMBERS: Final = {sql: number for number, sql in enumerate(_ALL)}
 LINK_AUDIT: Final = len(_ALL)
-"""Audit rows that the server links, each with what is digested of it, less its number."""
+"""Audit rows that the server links, each with what is digested of it, less its number, and which of the chains it is in.
+
+The chains come after the rows.
+"""
 
 Types = Callable[[str], Sequence[str]]
 """The types of a statement's parameters."""
@@ -59,7 +61,7 @@ def _found(key: str, table: str, what: str, kind: str = "") -> str:
 
 
 _OTHER_TURN = """
-    SELECT 1 FROM json_array_elements(facts -> 'turns') AS f(v)
+    SELECT 1 FROM jsonb_array_elements(facts -> 'turns') AS f(v)
     LEFT JOIN LATERAL (
         SELECT epoch, state, owner FROM turns x WHERE x.id = f.v ->> 1 AND x.project || '' = f.v ->> 0 LIMIT 1
     ) t ON true
@@ -67,7 +69,7 @@ _OTHER_TURN = """
 """
 # A call that was opened as begun has the id of its card for a token, which is in no other row.
 _OTHER_CALL = f"""
-    SELECT 1 FROM json_array_elements(facts -> 'calls') AS f(v)
+    SELECT 1 FROM jsonb_array_elements(facts -> 'calls') AS f(v)
     {_found("f", "records", "x.id", "tool.call")} c ON true
     {_found("f", "records", "x.id", "tool.result")} r ON true
     {_found("f", "starts", "*")} s ON true
@@ -83,7 +85,7 @@ _OTHER_CALL = f"""
         )
 """  # noqa: S608 -- our own words
 _OTHER_LEFT = """
-    SELECT 1 FROM json_array_elements(facts -> 'left') AS f(v)
+    SELECT 1 FROM jsonb_array_elements(facts -> 'left') AS f(v)
     WHERE (f.v ->> 2)::bigint <> (
         SELECT count(*) FROM records x WHERE x.turn_id = f.v ->> 1 AND x.project || '' = f.v ->> 0
             AND x.schema_name || '' = 'tool.call' AND NOT EXISTS (
@@ -92,24 +94,39 @@ _OTHER_LEFT = """
             )
     )
 """
+# The ends of the chains are looked up once, and all rows are added at once: the lock of all writers is held meanwhile.
 _LINKED = f"""
-    FOR one IN SELECT value AS v FROM json_array_elements(op -> 1) LOOP
-        SELECT w.number, a.digest INTO own, head FROM audit_writers w JOIN audit a ON a.seq = w.seq
-        WHERE w.writer = one.v ->> 14 AND w.project = one.v ->> 2 ORDER BY w.seq DESC LIMIT 1;
-        IF own IS NULL THEN RAISE EXCEPTION 'the chain has no row yet' USING ERRCODE = 'serialization_failure'; END IF;
-        own := own + 1;
-        head := encode(sha256(convert_to(head || E'\\n' || (one.v ->> 13) || ',' || own || ']', 'UTF8')), 'hex');
-        {row_from_json(ADD_AUDIT, "one.v", ("float8", *["text"] * 10, "float8", "text"), ("head",))};
-        {row_from_json(ADD_WRITER, "one.v", (), ("0", "(one.v ->> 14)", "own", "(one.v ->> 2)"))};
-        digests := digests || head;
+    SELECT array_agg(h.number ORDER BY k.place), array_agg(h.digest ORDER BY k.place) INTO numbers, heads
+    FROM jsonb_array_elements(op -> 2) WITH ORDINALITY AS k(v, place)
+    LEFT JOIN LATERAL (
+        SELECT w.number, a.digest FROM audit_writers w JOIN audit a ON a.seq = w.seq
+        WHERE w.writer = k.v ->> 0 AND w.project = k.v ->> 1 ORDER BY w.seq DESC LIMIT 1
+    ) h ON true;
+    IF array_position(heads, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'the chain has no row yet' USING ERRCODE = 'serialization_failure';
+    END IF;
+    linked := '{{}}'; places := '{{}}';
+    FOR one IN SELECT value ->> 13 AS digested, (value ->> 14)::int AS chain FROM jsonb_array_elements(op -> 1) LOOP
+        numbers[one.chain] := numbers[one.chain] + 1;
+        heads[one.chain] := encode(sha256(convert_to(
+            heads[one.chain] || E'\\n' || one.digested || ',' || numbers[one.chain] || ']', 'UTF8')), 'hex');
+        places := places || numbers[one.chain];
+        linked := linked || heads[one.chain];
     END LOOP;
+    own := (SELECT coalesce(max(seq), 0) FROM audit);
+    {from_json(ADD_AUDIT, "(op -> 1)").replace("(each.value ->> 13)::text", "linked[each.ordinality]")};
+    INSERT INTO audit_writers (seq, writer, number, project)
+    SELECT own + each.ordinality, op -> 2 -> ((each.value ->> 14)::int - 1) ->> 0, places[each.ordinality],
+        each.value ->> 2
+    FROM jsonb_array_elements(op -> 1) WITH ORDINALITY AS each(value, ordinality);
+    digests := digests || linked;
 """  # noqa: S608 -- our own words
 
 
 @cache
 def writing_name() -> str:
     """The name of the function that writes; see `writing`."""
-    return f"write_calls_{_digest(*_ALL, _OTHER_TURN, _OTHER_CALL, _OTHER_LEFT, _LINKED, 'a')}"
+    return f"write_calls_{_digest(*_ALL, _OTHER_TURN, _OTHER_CALL, _OTHER_LEFT, _LINKED, 'b')}"
 
 
 def writing(types: Types) -> str:
@@ -122,21 +139,22 @@ def writing(types: Types) -> str:
     each = [f"WHEN {NUMBERS[sql]} THEN {from_json(sql, '(op -> 1)')};" for sql in EACH_CALL]
     for sql in EACH_TURN:
         made = row_from_json(sql, "one.v", types(sql))
-        loop = f"FOR one IN SELECT value AS v FROM json_array_elements(op -> 1) LOOP {made}; END LOOP;"  # noqa: S608
+        loop = f"FOR one IN SELECT value AS v FROM jsonb_array_elements(op -> 1) LOOP {made}; END LOOP;"  # noqa: S608
         each.append(f"WHEN {NUMBERS[sql]} THEN {loop}")
     whens = "\n".join((*each, f"WHEN {LINK_AUDIT} THEN {_LINKED}"))
     return f"""
-        CREATE OR REPLACE FUNCTION {writing_name()}(known bigint, facts json, ops json, ends boolean) RETURNS text[]
+        CREATE OR REPLACE FUNCTION {writing_name()}(known bigint, facts jsonb, ops jsonb, ends boolean) RETURNS text[]
         LANGUAGE plpgsql {_BY_INDEX} AS $$
         #variable_conflict use_column
-        DECLARE op json; one record; own bigint; head text; digests text[] := '{{}}';
+        DECLARE op jsonb; one record; own bigint; numbers bigint[]; places bigint[]; heads text[]; linked text[];
+            digests text[] := '{{}}';
         BEGIN
             PERFORM {LOCK};
             IF known IS NOT NULL AND {COMMITS} <> known THEN RETURN NULL; END IF;
             PERFORM * FROM ({_OTHER_TURN}) AS other; IF FOUND THEN RETURN NULL; END IF;
             PERFORM * FROM ({_OTHER_CALL}) AS other; IF FOUND THEN RETURN NULL; END IF;
             PERFORM * FROM ({_OTHER_LEFT}) AS other; IF FOUND THEN RETURN NULL; END IF;
-            FOR op IN SELECT value FROM json_array_elements(ops) LOOP
+            FOR op IN SELECT value FROM jsonb_array_elements(ops) LOOP
                 CASE (op ->> 0)::int
                 {whens}
                 END CASE;
