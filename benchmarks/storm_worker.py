@@ -27,7 +27,7 @@ from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.events import CallFinished, Event, ModelReplied, TurnEnded, TurnStarted
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.turns import Limits
+from toolwire.protocol.turns import Limits, Turn
 from toolwire.record import schema
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.contract import Reservation, Store
@@ -87,8 +87,11 @@ class Noted(SqliteStore):
 class Forgetful(Noted):
     """A control: the start of a call is not believed, so that whatever was left is run again."""
 
-    async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
-        return replace(await super().open(card, audit, reserve), attempt=0)
+    async def open(
+        self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
+        begins: Turn | None = None,
+    ) -> CallCard:  # fmt: skip
+        return replace(await super().open(card, audit, reserve, begins=begins), attempt=0)
 
 
 class Noteless(Owners):

@@ -283,13 +283,17 @@ class Agent:
         _require_text("the name of a tool", name)
         _require_dict(arguments)
         asked = withhold_password(self.runtime, ToolCall(name, arguments, format="direct"))
-        turn = await self._begin(f"call {name}", "", asked)
+        turn = await self._make_turn(f"call {name}", "", asked)
         call = replace(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
+        allowance, begins = self._allowance(turn), turn
+        if is_begun := allowance is not None or self.runtime.events.emitter(turn, on_event) is not None:
+            await self.store.begin(turn)  # what is told of, or reserved for, is on record by then
         async with self._kept_free(turn):
             reserve = None
-            if (allowance := self._allowance(turn)) is not None:
+            if allowance is not None:
                 turn, reserve = await allowance.cut(turn), allowance.reservation()
-            return await self._concluded(replace(turn, pending=()), call, on_event, reserve)
+            turn = replace(turn, pending=())
+            return await self._concluded(turn, call, on_event, reserve, None if is_begun else begins)
 
     async def resume_call(self, turn_id: str, *, on_event: Emit | None = None) -> ToolResult:
         """Settle a single call whose process died: its result on record, or another run where its tool allows that.
@@ -329,14 +333,19 @@ class Agent:
         return turn if turn.grant == self.grant else replace(turn, grant=grant_of_resumed(turn.grant, self.grant))
 
     async def _concluded(
-        self, turn: Turn, call: ToolCall, on_event: Emit | None, reserve: Reservation | None = None
+        self,
+        turn: Turn,
+        call: ToolCall,
+        on_event: Emit | None,
+        reserve: Reservation | None = None,
+        begins: Turn | None = None,
     ) -> ToolResult:
-        """The result of the one call of a turn, which ends with it."""
+        """The result of the one call of a turn, which ends with it, and may begin with it."""
         emit, began = self.runtime.events.emitter(turn, on_event), self.runtime.monotonic()
         if emit:
             emit(TurnStarted(turn.id, turn.question, turn.model, (call.name,), resumed=turn.epoch > 1))
         try:
-            result = await self.runtime.execute(call, turn, emit, reserve)
+            result = await self.runtime.execute(call, turn, emit, reserve, begins=begins)
         except asyncio.CancelledError as canceled:
             given_up = end_turn(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
@@ -497,6 +506,21 @@ class Agent:
         trace: TraceContext = NO_TRACE,
     ) -> Turn:
         """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
+        turn = await self._make_turn(question, thread, *alone, turn_id=turn_id, waits=waits, trace=trace)
+        # One that waits from the first moment on is taken up by any process, also if this one dies now.
+        await self.store.begin(turn, runs=not waits)
+        return turn
+
+    async def _make_turn(
+        self,
+        question: str,
+        thread: str,
+        *alone: ToolCall,
+        turn_id: str = "",
+        waits: tuple[Wait, ...] = (),
+        trace: TraceContext = NO_TRACE,
+    ) -> Turn:
+        """The same, but not on record yet."""
         await self._take_up_tools()
         history = await self.store.thread(thread) if thread else ()
         turn = self._new_turn(question, thread, history, *alone)
@@ -504,8 +528,6 @@ class Agent:
             turn = replace(turn, id=turn_id or turn.id, waits=waits, trace=trace or turn.trace)
         if self.budget is not None and (allowance := self._allowance(turn)) is not None:
             await allowance.require()
-        # One that waits from the first moment on is taken up by any process, also if this one dies now.
-        await self.store.begin(turn, runs=not waits)
         return turn
 
 

@@ -11,8 +11,9 @@ from typing import cast
 import pytest
 
 from tests.postgres_server import PostgresServer, new_schema
-from toolwire.errors import StoreError
+from toolwire.errors import CallHeld, Fenced, StoreError
 from toolwire.protocol.chat import Reply
+from toolwire.protocol.records import Dispatch
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
 from toolwire.record.pg_connection import PgConnection
@@ -62,6 +63,31 @@ async def test_a_call_that_another_machine_wrote_down_comes_back_with_the_reply(
     assert again.record_id == card.record_id
     with pytest.raises(StoreError, match="kept with other arguments"):
         await here.append_reply(later, reply, [replace(card, epoch=2, args_digest="others")], [a_row("allowed")])
+
+
+@pytest.mark.parametrize("meanwhile", ["claimed", "taken over", "ended"])
+async def test_a_claim_sees_what_happened_since_its_call_was_read(machines: Machines, meanwhile: str) -> None:
+    """A worker reads a card and then claims it. What it has read is not believed if that is not true any more."""
+    here, there = machines
+    turn, row = await _begun(there), a_row("dispatched")
+    card = await there.open(a_card(a_call(), turn), [])
+    await there.dispatch(
+        Dispatch("default", turn.id, card.call.id, card.record_id, 1, "subject", "{}", 0.0, 9e9), [row]
+    )
+    _, read = await here.dispatched(card.record_id)
+    match meanwhile:
+        case "claimed":
+            await there.claim(read, [], until=9e9)
+            with pytest.raises(CallHeld):
+                await here.claim(read, [])
+        case "taken over":
+            await there.release(turn)
+            await there.resume(turn.id)
+            with pytest.raises(Fenced):
+                await here.claim(read, [])
+        case _:
+            await there.close(card, success(), [])
+            assert (await here.claim(read, [])).result == success()
 
 
 async def test_a_call_that_is_claimed_and_let_go_in_one_commit_has_not_begun(store: Store) -> None:

@@ -30,6 +30,20 @@ async def test_a_call_opened_twice_is_one_call_and_keeps_its_first_card(store: S
     assert await events(store) == ["accepted"]
 
 
+async def test_a_turn_that_begins_with_a_call_is_kept_with_it_or_not_at_all(store: Store) -> None:
+    turn = a_turn()
+    assert await store.open(a_card(), [a_row("accepted")], begins=turn) == a_card()
+    assert (await store.turn(turn.id)).state == "running"
+    assert store.holds(turn.id)
+
+    with pytest.raises(StoreError, match="already kept"):
+        await store.open(a_card(a_call("call-2")), [a_row("accepted")], begins=turn)
+
+    assert await store.calls() == [a_card()]
+    await store.end(replace(turn, ending=Ending(EndReason.DELIVERED, "21 degrees")), TurnStats(calls=1))
+    assert ((await store.turn(turn.id)).state, await events(store)) == ("ended", ["accepted"])
+
+
 @pytest.mark.requirement("record.idempotent")
 async def test_a_call_opened_again_after_it_ended_comes_back_with_its_result(store: Store) -> None:
     card = await store.open(a_card(), [])

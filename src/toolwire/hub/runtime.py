@@ -47,9 +47,18 @@ class Runtime(Services):
         return self._offer[1]
 
     async def execute(
-        self, call: ToolCall, turn: Turn, emit: Emit | None = None, reserve: Reservation | None = None
+        self,
+        call: ToolCall,
+        turn: Turn,
+        emit: Emit | None = None,
+        reserve: Reservation | None = None,
+        *,
+        begins: Turn | None = None,
     ) -> ToolResult:
-        """One call through the whole journey. The same call of the same turn again gives the stored result."""
+        """One call through the whole journey. The same call of the same turn again gives the stored result.
+
+        A turn that `begins` with the call is written down with it, or before it.
+        """
         key = (turn.id, call.id)
         while running := self.executing.get(key):
             await asyncio.wait((running,))
@@ -58,20 +67,24 @@ class Runtime(Services):
         answer = self.executing[key] = asyncio.get_running_loop().create_future()
         emit = self.events.emitter(turn, emit)
         try:
-            result = await self._execute(call, turn, emit, reserve)
+            result = await self._execute(call, turn, emit, reserve, begins)
             answer.set_result(result)
         finally:
             answer.cancel()
             del self.executing[key]
         return result
 
-    async def _execute(self, call: ToolCall, turn: Turn, emit: Emit | None, reserve: Reservation | None) -> ToolResult:
+    async def _execute(
+        self, call: ToolCall, turn: Turn, emit: Emit | None, reserve: Reservation | None, begins: Turn | None
+    ) -> ToolResult:
         heed_password(self, call)
         [one] = judge(self, turn, (call,), None)
         if reserve is None and turn.epoch == 1 and self._sends_all([one]):
-            opening = await _begun(self.store.open(one.card, [decision_row(one)]))
+            opening = await _begun(self.store.open(one.card, [decision_row(one)], begins=begins))
             [result] = await self.run_sent(opening, turn, [one], Slots(1), emit)
             return result
+        if begins is not None:
+            await self.store.begin(begins)
         kept = await self.store.open(one.card, [decision_row(one)], reserve)
         if kept.record_id != one.card.record_id:
             one = Accepted(kept, one.decision, interrupted=kept.attempt > 0)

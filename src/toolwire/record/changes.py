@@ -5,6 +5,7 @@ and the audit row about it, are kept all the same.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
@@ -132,6 +133,9 @@ _FORMAT = "SELECT tally FROM format_tallies WHERE project = ? AND model = ? AND 
 _SET_FORMAT = upsert("format_tallies", ("project", "model", "offered"), "tally")
 
 
+T = TypeVar("T")
+Seen = tuple[CallKey, TurnRow | None, CallCard]
+"""A call without a result and its turn, as they were read."""
 Begun = Callable[[str], "Collection[bytes] | None"]
 """The keys of the calls that an owner had begun; None where that is not known."""
 
@@ -148,14 +152,17 @@ class ChangeTime:
 new_change_time = constructor(ChangeTime)
 
 
-def begin(tx: Transaction, key: TurnKey, row: Row) -> StoreError | None:
+def begin(
+    tx: Transaction, key: TurnKey, row: Row, first: "OpenCard | None" = None
+) -> CallCard | StoreError | None:  # fmt: skip
+    """A new turn, and what came of its first call if that is written down with it."""
     if refusal := ledger.begin(key[1], tx.turn(key), dict(zip(ledger.NAMES_OF_TURN, row[1:5], strict=True))):
         return refusal
     tx.connection.execute(BEGIN_TURN, row)
     tx.set_turn(key, TurnRow(row[5], row[7], row[6]))
     if row[6] is not None:
         tx.known.here.add(key)
-    return None
+    return None if first is None else first(tx)
 
 
 def resume(
@@ -310,6 +317,11 @@ def claim(
         tx.claim_call(key, mine, more=mine.attempt - kept.attempt)
         tx.audit.extend(audit)
     return answer
+
+
+def after_reading(tx: Transaction, change: Callable[[Transaction], T], seen: Seen) -> T:  # noqa: ARG001 -- for `Needs`
+    """A change of a call that was read just before. A server is then not asked again what was `seen`."""
+    return change(tx)
 
 
 def renew(tx: Transaction, card: CallCard, store: str, until: float | None) -> CallCard | StoreError:

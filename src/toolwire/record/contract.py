@@ -335,10 +335,14 @@ class TurnStore(Protocol):
 class CallStore(Protocol):
     """Calls, each with one holder at a time and one result. A claim has a token; see `ledger.py` for the rules."""
 
-    async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
+    async def open(
+        self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
+        begins: Turn | None = None,
+    ) -> CallCard:  # fmt: skip
         """Write a call down before it runs, and give back what is kept under its (turn, call) identity.
 
-        A new card counts and may be refused as in `append_reply`.
+        A new card counts and may be refused as in `append_reply`. A turn that `begins` with it is written down
+        together with it, as `begin` does it.
 
         The card kept first wins: it comes back with its attempt and, if it has ended, its result, but with the
         caller's epoch and without the token of its holder. A card may be opened as claimed, with an attempt of 1 and

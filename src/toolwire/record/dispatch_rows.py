@@ -13,21 +13,23 @@ from toolwire.record.changes import ChangeTime
 from toolwire.record.contract import DueDispatch
 from toolwire.record.ledger import Sending
 from toolwire.record.rows import CallKey, Row, column, columns, read_card, upsert
-from toolwire.record.transaction import CARD, CARD_COLUMNS, CARD_JOINS, Transaction
+from toolwire.record.transaction import CARD, CARD_COLUMNS, CARD_JOINS, Transaction, TurnRow
 
 _KEY = ("turn_id", "project", "call_id")
 _REST = ("card_id", "epoch", "subject", "message", "due", "expires_at", "repeatable", "sent")
 KEEP = upsert("dispatches", _KEY, *_REST)
 COLUMNS = "project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, repeatable, sent"
 OF_CARDS = f"""
-    {CARD_COLUMNS}, d.{COLUMNS.replace(", ", ", d.")}
+    {CARD_COLUMNS}, t.epoch, t.state, t.owner, d.{COLUMNS.replace(", ", ", d.")}
     FROM dispatches d
     JOIN records c ON c.project = d.project AND c.turn_id = d.turn_id AND c.call_id = d.call_id
         AND c.schema_name = 'tool.call'
     {CARD_JOINS}
+    LEFT JOIN turns t ON t.id = d.turn_id AND t.project = d.project
     WHERE d.card_id IN (SELECT value FROM json_each(?1))
 """  # noqa: S608
 _WIDTH = COLUMNS.count(",") + 1
+_TURN_WIDTH = 3
 _OF_CALL = f"SELECT {COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
 _WANTED = "due <= ? AND (expires_at <= ? OR subject NOT IN (SELECT value FROM json_each(?)))"
 _DUE = f"SELECT {COLUMNS} FROM dispatches WHERE {_WANTED} ORDER BY due LIMIT ?"  # noqa: S608
@@ -70,14 +72,15 @@ def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: ChangeT
 
 def of_cards(
     connection: sqlite3.Connection, keys: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[Dispatch, CallCard]]:
-    """By project and id of the card, as far as they are kept."""
+) -> dict[tuple[str, str], tuple[Dispatch, CallCard, TurnRow | None]]:
+    """By project and id of the card, as far as they are kept; each card with its token, and with its turn."""
     ids = orjson.dumps([column(card_id) for _, card_id in keys]).decode()
     wanted, found = {(column(project), column(card_id)): (project, card_id) for project, card_id in keys}, {}
     for row in connection.execute(OF_CARDS, (ids,)).fetchall():
-        card, kept = row[:-_WIDTH], row[-_WIDTH:]
+        rest, kept = row[:-_WIDTH], row[-_WIDTH:]
+        card, turn = rest[:-_TURN_WIDTH], rest[-_TURN_WIDTH:]
         if (key := wanted.get((kept[0], kept[3]))) is not None:
-            found[key] = _read(kept), replace(read_card(card), token="")
+            found[key] = _read(kept), read_card(card), None if turn[0] is None else TurnRow(*turn)
     return found
 
 

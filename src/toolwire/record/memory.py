@@ -243,7 +243,12 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         kept.said.append(note)
         kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
 
-    async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
+    async def open(
+        self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
+        begins: Turn | None = None,
+    ) -> CallCard:  # fmt: skip
+        if begins is not None:
+            await self.begin(begins)
         kept, turn = self._kept(card), self._turns.get((card.project, card.turn_id))
         step = ledger.open_call(card, kept, turn, self._clock(), self._is_alive, self._owner)
         self._raise_refusal(step)

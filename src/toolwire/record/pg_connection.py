@@ -35,6 +35,7 @@ from toolwire.record.pg_functions import (
     INSTEAD,
     LINK_AUDIT,
     NUMBERS,
+    TOGETHER,
     Needs,
     facts_json,
     learn,
@@ -180,10 +181,14 @@ class PgConnection:
         return Cursor((), len(given))
 
     def _add(self, number: int, rows: list[list[Any]]) -> None:
-        if self._waiting and self._waiting[-1][0] == number:
-            self._waiting[-1][1].extend(rows)
-        else:
-            self._waiting.append((number, rows))
+        """Let rows wait, with those of the same statement where nothing comes between but what other turns write."""
+        for before in reversed(self._waiting):
+            if before[0] == number:
+                before[1].extend(rows)
+                return
+            if number not in TOGETHER or TOGETHER.get(before[0]) != TOGETHER[number]:
+                break
+        self._waiting.append((number, rows))
 
     def prepare(self, known: Cache, made: Sequence[Any]) -> Facts:
         """In a transaction that has begun: look up what these changes will ask, all at once.

@@ -35,6 +35,14 @@ EACH_TURN = (
 
 _ALL: Final = (*EACH_CALL, *EACH_TURN)
 NUMBERS: Final = {sql: number for number, sql in enumerate(_ALL)}
+_OF_A_TURN: Final = (
+    (changes.BEGIN_TURN, dispatch_rows.KEEP),
+    (changes.END_TURN, changes.CHARGED, changes.ADD_LOOP, changes.SPEND),
+)
+TOGETHER: Final = {NUMBERS[sql]: place for place, some in enumerate(_OF_A_TURN) for sql in some}
+"""What turns write for themselves when they begin, and when they end. Of several that do, the first of the statements
+may be made for all of them, then the second …
+"""
 LINK_AUDIT: Final = len(_ALL)
 """Audit rows that the server links, each with what is digested of it, less its number, and which of the chains it is in.
 
@@ -220,12 +228,16 @@ INSTEAD: Final = {
         {_REST}
     """,  # noqa: S608
     dispatch_rows.OF_CARDS: f"""
-        SELECT {_CARD}, d.{dispatch_rows.COLUMNS.replace(", ", ", d.")} FROM json_array_elements_text($1::json) AS k(v)
+        SELECT {_CARD}, t.epoch, t.state, t.owner, d.{dispatch_rows.COLUMNS.replace(", ", ", d.")}
+        FROM json_array_elements_text($1::json) AS k(v)
         JOIN LATERAL (SELECT * FROM dispatches x WHERE x.card_id = k.v OFFSET 0) d ON true
         JOIN LATERAL (
             SELECT * FROM records x WHERE x.turn_id = d.turn_id AND x.project || '' = d.project
                 AND x.call_id = d.call_id AND x.schema_name || '' = 'tool.call' LIMIT 1
         ) c ON true
+        LEFT JOIN LATERAL (
+            SELECT epoch, state, owner FROM turns x WHERE x.id = d.turn_id AND x.project || '' = d.project LIMIT 1
+        ) t ON true
         {_REST}
     """,  # noqa: S608
 }
@@ -280,6 +292,8 @@ class Needs:
         given = change.keywords
         inner = given.get("change")
         if isinstance(inner, partial):
+            if self._guesses and (seen := given.get("seen")) is not None:
+                known.believe(*seen)
             self._add(known, inner)
         elif change.func in (changes.claim, changes.close, changes.renew):
             self._add_call(known, call_key(given["card"]))
@@ -288,8 +302,13 @@ class Needs:
             project, turn_id, call_id = columns(sent.project, sent.turn_id, sent.call_id)
             self._add_call(known, (project, turn_id, call_id))
         elif change.func is changes.begin:
+            first = given.get("first")
             if self._guesses:
                 known.turns.setdefault(given["key"])
+                if first is not None:
+                    known.calls.setdefault(first.key)
+            elif first is not None:
+                self._add_call(known, first.key)
         elif change.func is changes.say:
             for one in given["cards"]:
                 if self._guesses:

@@ -101,9 +101,12 @@ class ProjectStore:
         self.require(turn)
         return self.whole.append_note(turn, note)
 
-    def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> Doing[CallCard]:
-        self.require(card, *audit)
-        return self._open(card, audit, reserve)
+    def open(
+        self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
+        begins: Turn | None = None,
+    ) -> Doing[CallCard]:  # fmt: skip
+        self.require(card, *audit, *(() if begins is None else (begins,)))
+        return self._open(card, audit, reserve, begins=begins)
 
     def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,

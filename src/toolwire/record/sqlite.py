@@ -72,9 +72,11 @@ from toolwire.record.record_store import SqliteRecordStore
 from toolwire.record.retention import AT_FULL_SPEED, AuditCut, KeepLimits, Pruned, PrunePace, Retention
 from toolwire.record.rows import (
     DEFAULT,
+    CallKey,
     Row,
     TurnKey,
     audit_rows,
+    call_key,
     column,
     history_json,
     history_of,
@@ -99,6 +101,7 @@ T = TypeVar("T")
 Clocks = tuple[Callable[[], float], Callable[[], float]]
 """What gives dates, and what measures how long something lasts."""
 _ROWS_COPIED = 1_000
+_MOST_SEEN = 256
 
 
 class _Run(NamedTuple):
@@ -140,6 +143,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         self._runs: dict[TurnKey, _Run] = {}
         self._taking: set[TurnKey] = set()
         self._threads = ThreadCache()
+        self._seen: dict[CallKey, changes.Seen] = {}
         self._dispatched = BatchedReads(lambda keys: reader.read(dispatch_rows.of_cards, keys))
         self._calls = BatchedReads(lambda keys: reader.read(reads.calls_by_id, keys))
         self.bodies: BodyStore = FolderBodies(artifacts)
@@ -182,16 +186,22 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         return cls(Writer(path, connect, warm.add, owners), Reader(path, connect), owners, artifacts, warm, *clocks)
 
     async def begin(self, turn: Turn, *, runs: bool = True) -> None:
-        row, key = await self._opening_row(turn, runs=runs), turn_key(turn)
-        if not runs:
-            await self._writer.write(partial(changes.begin, key=key, row=row), _whose(turn))
+        if runs:
+            await self._begin(turn)
             return
+        row = await self._opening_row(turn, runs=False)
+        await self._writer.write(partial(changes.begin, key=turn_key(turn), row=row), _whose(turn))
+
+    async def _begin(self, turn: Turn, first: OpenCard | None = None) -> Any:
+        """Begin a turn that this store runs, with its first call if it is given; what came of that."""
+        row, key = await self._opening_row(turn), turn_key(turn)
         run_already = self._runs.get(key)
         self._runs[key] = _Run(turn.epoch, self._monotonic(), self._owners.lapses)
         try:
-            begin = partial(changes.begin, key=key, row=row)
-            _, lapses = await self._writer.write(partial(_leased, change=begin, owners=self._owners), _whose(turn))
+            begin = partial(changes.begin, key=key, row=row, first=first)
+            made, lapses = await self._writer.write(partial(_leased, change=begin, owners=self._owners), _whose(turn))
             self._runs[key] = self._runs[key]._replace(lapses=lapses)
+            return made
         except BaseException:
             if run_already is None:
                 self._let_go(turn)
@@ -254,8 +264,15 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
     async def append_note(self, turn: Turn, note: Note) -> None:
         await self._say(turn, note, (), ())
 
-    async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
-        return await self._writer.write(open_card(card, audit, self._now(), reserve), _whose(card))
+    async def open(
+        self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
+        begins: Turn | None = None,
+    ) -> CallCard:  # fmt: skip
+        change = open_card(card, audit, self._now(), reserve)
+        if begins is None:
+            return await self._writer.write(change, _whose(card))
+        opened: CallCard = await self._begin(begins, change)
+        return opened
 
     async def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
@@ -263,6 +280,8 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
     ) -> CallCard:  # fmt: skip
         claim = Claim(token or new_id(), self._owners.name, owner, until)
         change = partial(changes.claim, card=card, audit=audit_rows(audit), now=self._now(), claim=claim)
+        if (seen := self._seen.pop(call_key(card), None)) is not None:
+            change = partial(changes.after_reading, change=change, seen=seen)
         mine = await self._writer.write(change, _whose(card))
         if begins and mine.result is None:
             self.begins(card.turn_id, card.call.id, project=card.project)
@@ -409,7 +428,13 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         found = await self._dispatched.get((project, card_id))
         if found is None:
             raise refusals.not_dispatched(card_id)
-        return found
+        dispatch, card, turn = found
+        if card.result is None:
+            key = call_key(card)
+            self._seen[key] = key, turn, card
+            if len(self._seen) > _MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
+        return dispatch, replace(card, token="")
 
     async def dispatched_call(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
         return await self._reader.read(dispatch_rows.of_call, turn_id, call_id, project)

@@ -151,6 +151,11 @@ class Cache:
         self.turns[key[:2]] = turn
         self.calls[key] = card if card is None or card.result is None else _ENDED
 
+    def believe(self, key: CallKey, turn: TurnRow | None, card: CallCard) -> None:
+        """Take in what was read a moment ago about a call without a result, where nothing else is known."""
+        self.turns.setdefault(key[:2], turn)
+        self.calls.setdefault(key, card)
+
     def forget_calls(self, turns: Collection[TurnKey]) -> None:
         """The calls of these turns are other ones now than is known: they are read again when they are asked for."""
         self.here.difference_update(turns)
