@@ -15,6 +15,7 @@ from toolwire.fleet.dispatcher import BusDispatcher
 from toolwire.fleet.parcels import read_parcel
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.worker import ToolWorker
+from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult
@@ -22,6 +23,7 @@ from toolwire.record import ledger, ready
 from toolwire.record.contract import DueDispatch
 from toolwire.record.ledger import Sending
 from toolwire.record.memory import MemoryStore
+from toolwire.wire.utp.violations import Refusal
 
 Plant = Callable[[ExitStack], None]
 
@@ -116,9 +118,9 @@ def drop_what_the_broker_refuses(stack: ExitStack) -> None:
     send_once(stack)
     right = Relay._send
 
-    async def send(self: Relay, dispatch: Dispatch, card: CallCard) -> None:
+    async def send(self: Relay, dispatch: Dispatch, card: CallCard, message: BusMessage | Refusal | None) -> None:
         try:
-            await right(self, dispatch, card)
+            await right(self, dispatch, card, message)
         except BusUnavailable:
             return
 

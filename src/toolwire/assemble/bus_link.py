@@ -15,6 +15,7 @@ from toolwire.fleet.dispatcher import Report, Write
 from toolwire.fleet.progress import Progress, hear_progress
 from toolwire.fleet.relay import MOST_WAITING, Relay
 from toolwire.fleet.wakeups import hear_woken_turns
+from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
@@ -48,9 +49,9 @@ class BusLink:
         self._first: deque[tuple[Dispatch, CallCard]] = deque(maxlen=MOST_WAITING)
         self._task: asyncio.Task[None] | None = None
 
-    def send_soon(self, dispatch: Dispatch, card: CallCard) -> None:
+    def send_soon(self, dispatch: Dispatch, card: CallCard, message: BusMessage | None = None) -> None:
         if self._relay is not None:
-            self._relay.send_soon(dispatch, card)
+            self._relay.send_soon(dispatch, card, message)
             return
         self._first.append((dispatch, card))
         self._connect()

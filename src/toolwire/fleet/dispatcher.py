@@ -11,6 +11,7 @@ from toolwire.execute.contract import Dispatched
 from toolwire.fleet.arrivals import STAYS_S, Arrival, Arrivals
 from toolwire.fleet.parcels import CHANNEL, Parcel, command_message, pack, write_parcel
 from toolwire.fleet.relay import FIRST_PAUSE_S
+from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
@@ -38,7 +39,7 @@ def traced_origin(context: Context) -> CallOrigin:
 class Sender(Protocol):
     """What sends commands that were just written down; a relay."""
 
-    def send_soon(self, dispatch: Dispatch, card: CallCard) -> None: ...
+    def send_soon(self, dispatch: Dispatch, card: CallCard, message: BusMessage | None = None) -> None: ...
 
 
 Report = Callable[[str, float | None], None]
@@ -118,8 +119,8 @@ class BusDispatcher:
         now = self._clock()
         dispatch = self._dispatch(parcel, allowed, context, now)
         card = CallCard(context.record_id, context.turn_id, context.epoch, allowed.call, parcel.digest)
-        if isinstance(refusal := command_message(parcel, dispatch, card), Refusal):
-            return _not_sent(allowed, Code.UNAVAILABLE, refusal.violations[0].message)
+        if isinstance(message := command_message(parcel, dispatch, card), Refusal):
+            return _not_sent(allowed, Code.UNAVAILABLE, message.violations[0].message)
         row = AuditRow(
             now, "dispatched", context.project, context.agent, context.turn_id, context.call_id, allowed.call.name,
             args_digest=parcel.digest, detail={"subject": dispatch.subject},
@@ -142,7 +143,8 @@ class BusDispatcher:
                 arrival.close()
             return kept.result
         if self._relay is not None:
-            self._relay.send_soon(dispatch, kept)
+            is_same = kept.record_id == card.record_id and kept.step_id == card.step_id
+            self._relay.send_soon(dispatch, kept, message if is_same else None)
         return self._dispatched(arrival)
 
     def _expect(self, context: Context) -> Arrival | None:

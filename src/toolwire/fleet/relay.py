@@ -22,6 +22,7 @@ from toolwire.deliver.endings import not_taken, unknown
 from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, StoreError, ToolwireError
 from toolwire.fleet.fair_share import FairQueue
 from toolwire.fleet.parcels import command_message, read_parcel, wakeup_message
+from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.values import replace
 from toolwire.record.contract import DueDispatch, Store
@@ -50,6 +51,9 @@ TRANSIT_S = 60.0
 
 _Line = tuple[str, str]
 """The project and the subject of commands that wait for each other."""
+
+_Command = tuple[Dispatch, CallCard, BusMessage | None]
+"""What is to be sent, with its message if that was made before."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +90,7 @@ class Relay:
         self._at_once = at_once
         self._pause = pause
         self._clock = clock
-        self._waiting: FairQueue[_Line, tuple[Dispatch, CallCard]] = FairQueue(sys.maxsize, window)
+        self._waiting: FairQueue[_Line, _Command] = FairQueue(sys.maxsize, window)
         self._on_their_way: dict[_Line, OrderedDict[tuple[str, str], float]] = {}
         self._line_of: dict[tuple[str, str, str], _Line] = {}
         self._window = window
@@ -96,9 +100,12 @@ class Relay:
         self._last_error = ""
         self._woken = asyncio.Event()
 
-    def send_soon(self, dispatch: Dispatch, card: CallCard) -> None:
-        """Send a command that was just written down, without looking for it in the store."""
-        self._add(dispatch, card)
+    def send_soon(self, dispatch: Dispatch, card: CallCard, message: BusMessage | None = None) -> None:
+        """Send a command that was just written down, without looking for it in the store.
+
+        Its message, if it is there already, is used where not so many wait that it would take much memory.
+        """
+        self._add(dispatch, card, message if self._waiting.waiting < self._at_once else None)
         self._woken.set()
 
     def note_result(self, project: str, turn_id: str, call_id: str) -> None:
@@ -170,8 +177,8 @@ class Relay:
         await self._send_waiting()
         return len(due)
 
-    def _add(self, dispatch: Dispatch, card: CallCard) -> None:
-        self._waiting.add((dispatch.project, dispatch.subject), (dispatch, card))
+    def _add(self, dispatch: Dispatch, card: CallCard, message: BusMessage | None = None) -> None:
+        self._waiting.add((dispatch.project, dispatch.subject), (dispatch, card, message))
         while self._waiting.waiting > MOST_WAITING:
             self._waiting.shed()
 
@@ -184,15 +191,16 @@ class Relay:
         while some := list(self._next_few()):
             sent = await asyncio.gather(*(self._is_sent(*one) for one in some))
             lost = [one for one, is_sent in zip(some, sent, strict=True) if not is_sent]
-            for dispatch, card in reversed(lost):
+            for one in reversed(lost):
+                dispatch = one[0]
                 line = (dispatch.project, dispatch.subject)
                 self._release(line, (dispatch.turn_id, dispatch.call_id))
-                self._waiting.add_first(line, (dispatch, card))
+                self._waiting.add_first(line, one)
             if lost:
                 _log.warning("commands that wait for the broker: %d; %s", self._waiting.waiting, self._last_error)
                 return
 
-    def _next_few(self) -> Iterator[tuple[Dispatch, CallCard]]:
+    def _next_few(self) -> Iterator[_Command]:
         """Those that may be sent now, the projects in turn."""
         for _ in range(self._at_once):
             if (taken := self._waiting.take()) is None:
@@ -233,9 +241,9 @@ class Relay:
         self._waiting.release(line)
         return True
 
-    async def _is_sent(self, dispatch: Dispatch, card: CallCard) -> bool:
+    async def _is_sent(self, dispatch: Dispatch, card: CallCard, message: BusMessage | Refusal | None) -> bool:
         try:
-            await self._send(dispatch, card)
+            await self._send(dispatch, card, message)
         except BusUnavailable as error:
             self._last_error = str(error)
             return False
@@ -243,9 +251,9 @@ class Relay:
             _log.error("call %s cannot be sent: %s", card.record_id, error)
         return True
 
-    async def _send(self, dispatch: Dispatch, card: CallCard) -> None:
+    async def _send(self, dispatch: Dispatch, card: CallCard, message: BusMessage | Refusal | None) -> None:
         try:
-            message = command_message(read_parcel(dispatch), dispatch, card, is_checked=True)
+            message = message or command_message(read_parcel(dispatch), dispatch, card, is_checked=True)
         except StoreError as wrong:
             _log.error("%s", wrong)
             return

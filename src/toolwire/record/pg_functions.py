@@ -44,7 +44,7 @@ TOGETHER: Final = {NUMBERS[sql]: place for place, some in enumerate(_OF_A_TURN) 
 may be made for all of them, then the second …
 """
 LINK_AUDIT: Final = len(_ALL)
-"""Audit rows that the server links, each with what is digested of it, less its number, and which of the chains it is in.
+"""Audit rows that the server links, each with what is digested of it less its number, and with the number of its chain.
 
 The chains come after the rows.
 """
