@@ -196,7 +196,7 @@ class Agent:
         ValueError for what is no question.
         """
         await self._prepare(question, thread)
-        turn = await self._begin(question, thread)
+        turn = await self._begin(await self._make_turn(question, thread))
         return _answer(await self._runner(on_event, turn).run(turn))
 
     async def begin(
@@ -208,7 +208,8 @@ class Agent:
         Raises as `ask` does, and `StoreError` where a turn with this id is kept already.
         """
         await self._prepare(question, thread)
-        return await self._begin(question, thread, turn_id=turn_id, waits=(Until(0.0),), trace=trace)
+        turn = await self._make_turn(question, thread, turn_id=turn_id, waits=(Until(0.0),))
+        return await self._begin(turn, trace=trace)
 
     async def _prepare(self, question: str, thread: str) -> None:
         """Check a question, and make room for it in the conversation. Raises as `ask` does."""
@@ -496,36 +497,21 @@ class Agent:
             trace=self.runtime.events.current_trace(),
         )
 
-    async def _begin(
-        self,
-        question: str,
-        thread: str,
-        *alone: ToolCall,
-        turn_id: str = "",
-        waits: tuple[Wait, ...] = (),
-        trace: TraceContext = NO_TRACE,
-    ) -> Turn:
-        """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
-        turn = await self._make_turn(question, thread, *alone, turn_id=turn_id, waits=waits, trace=trace)
-        # One that waits from the first moment on is taken up by any process, also if this one dies now.
-        await self.store.begin(turn, runs=not waits)
+    async def _begin(self, turn: Turn, *, trace: TraceContext = NO_TRACE) -> Turn:
+        """The turn, on record. One that waits from the first moment on is taken up by any process."""
+        turn = replace(turn, trace=trace) if trace else turn
+        await self.store.begin(turn, runs=not turn.waits)
         return turn
 
     async def _make_turn(
-        self,
-        question: str,
-        thread: str,
-        *alone: ToolCall,
-        turn_id: str = "",
-        waits: tuple[Wait, ...] = (),
-        trace: TraceContext = NO_TRACE,
+        self, question: str, thread: str, *alone: ToolCall, turn_id: str = "", waits: tuple[Wait, ...] = ()
     ) -> Turn:
-        """The same, but not on record yet."""
+        """A new turn: a question to the model, or a call `alone`. It is not on record yet. Raises `BudgetSpent`."""
         await self._take_up_tools()
         history = await self.store.thread(thread) if thread else ()
         turn = self._new_turn(question, thread, history, *alone)
         if turn_id or waits:
-            turn = replace(turn, id=turn_id or turn.id, waits=waits, trace=trace or turn.trace)
+            turn = replace(turn, id=turn_id or turn.id, waits=waits)
         if self.budget is not None and (allowance := self._allowance(turn)) is not None:
             await allowance.require()
         return turn

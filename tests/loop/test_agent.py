@@ -129,7 +129,7 @@ async def test_a_repeated_call_id_returns_its_first_result_and_runs_the_tool_onc
         return len(runs)
 
     agent = Agent(ScriptedModel(), [count], store=store)
-    turn = await agent._begin("count", "")
+    turn = await agent._begin(await agent._make_turn("count", ""))
     one = call("count")
     named = type(one)("count", {}, id="c1")
 
@@ -749,7 +749,7 @@ async def test_a_second_waiter_gets_the_result_of_a_call_that_its_caller_gave_up
         await asyncio.Event().wait()
 
     agent = Agent(ScriptedModel(), [hang], store=store)
-    turn = await agent._begin("hang", "")
+    turn = await agent._begin(await agent._make_turn("hang", ""))
     named = type(call("hang"))("hang", {}, id="c1")
     first = asyncio.create_task(agent.runtime.execute(named, turn))
     await asyncio.wait_for(began.wait(), BOUND_S)
