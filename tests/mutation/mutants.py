@@ -19,14 +19,21 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: line and function, the code as it was and as it is, and the whole changed tree."""
+    """One change: line and function, the code as it was and as it is, and how to make it in the node of that number."""
 
     line: int
     function: str
     before: str
     after: str
     original: ast.Module
-    tree: ast.Module
+    number: int
+    change: Callable[[Any], None]
+
+    def tree(self) -> ast.Module:
+        """The whole changed tree. Made when it is wanted: most of a mutant's cost is its copy of everything else."""
+        changed = copy.deepcopy(self.original)
+        self.change(_nth(changed, self.number))
+        return ast.fix_missing_locations(changed)
 
 
 def mutants(source: str) -> Iterator[Mutant]:
@@ -35,13 +42,11 @@ def mutants(source: str) -> Iterator[Mutant]:
     inside = _functions(tree)
     for number, node in enumerate(ast.walk(tree)):
         for change in _changes(node):
-            changed = copy.deepcopy(tree)
-            place = _nth(changed, number)
-            before = ast.unparse(place)
-            change(place)
-            line = place.target.lineno if isinstance(place, ast.comprehension) else place.lineno
-            function = inside.get(node, "")
-            yield Mutant(line, function, before, ast.unparse(place), tree, ast.fix_missing_locations(changed))
+            changed: Any = copy.deepcopy(node)
+            change(changed)
+            line = changed.target.lineno if isinstance(changed, ast.comprehension) else changed.lineno
+            before, after = ast.unparse(node), ast.unparse(changed)
+            yield Mutant(line, inside.get(node, ""), before, after, tree, number, change)
 
 
 def _functions(tree: ast.Module) -> dict[ast.AST, str]:
@@ -142,7 +147,7 @@ def apply(mutant: Mutant, module: ModuleType) -> bool:
     """
     filename, changed = str(module.__file__), False
     known, before = functions(module), codes(mutant.original, filename)
-    for name, code in codes(mutant.tree, filename).items():
+    for name, code in codes(mutant.tree(), filename).items():
         if name in known and code != before[name] and code.co_freevars == known[name].__code__.co_freevars:
             known[name].__code__ = code
             changed = True
