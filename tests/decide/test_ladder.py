@@ -146,6 +146,23 @@ def test_the_time_a_model_asks_for_is_clamped_to_the_tools_maximum(asked: int, g
     assert decision.arguments["timeout_ms"] == int(given * 1000)
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_no_call_gets_more_time_than_its_tool_may_have(asks: bool) -> None:
+    """Whether its tool sets the time or the call itself beside its arguments, and whether anybody is asked first."""
+
+    def given(timeout_s: float, wanted: CallOptions | None) -> float:
+        one = replace(look, timeout_s=timeout_s, max_timeout_s=20.0, requires_confirmation=asks)
+        decision = decide(Case(ToolCall("look", {"what": "x"}, id="c", options=wanted), Toolbox(one), EVERYTHING))
+        if asks:
+            assert isinstance(decision, NeedsApproval)
+            decision = decision.allowed
+        assert isinstance(decision, Allowed)
+        return decision.timeout_s
+
+    assert [given(timeout_s, None) for timeout_s in (5.0, 20.0, 50.0)] == [5.0, 20.0, 20.0]
+    assert [given(5.0, CallOptions(timeout_s=wanted)) for wanted in (None, 2.0, 50.0)] == [5.0, 2.0, 20.0]
+
+
 @pytest.mark.feature("F127")
 def test_a_preflight_lists_everything_that_stands_in_the_way() -> None:
     issues = preflight(case("bash", Grant(tier=Tier.CRAWL), arguments={"cmd": 1}, spent=64))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.decide.test_ladder import EVERYTHING, case
-from toolwire import Effect, Tier, Toolbox, ToolCall, tool
+from tests.decide.test_ladder import EVERYTHING, bash, case
+from toolwire import Effect, Grant, Tier, Toolbox, ToolCall, tool
 from toolwire.decide.ladder import Case, decide, explain, too_many, works_in_folders
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, Source
 from toolwire.protocol.outcomes import Code
@@ -38,6 +38,19 @@ def refusal(given: Case) -> str:
         (
             case("look", arguments={"what": "x"}, spent=60, place=4),
             "This turn has used its 64 calls. Answer with what you have.",
+        ),
+        (
+            case("gone", offered=frozenset({"gone"})),
+            "'gone' is temporarily unavailable. Go on without it, or try again later.",
+        ),
+        (
+            case("zzz", offered=frozenset({"look"})),
+            "There is no tool named 'zzz'. Available: look. Choose one of these, or answer without a tool.",
+        ),
+        (
+            case("bash", replace(EVERYTHING, permissions=frozenset()), arguments={"command": "ls"}),
+            "Permission denied for 'bash': it needs shell, which this turn does not have. "
+            "Explain this to the user, or use another tool.",
         ),
     ],
 )
@@ -92,6 +105,30 @@ def test_a_call_that_asks_for_no_time_gets_the_tools_own_and_no_argument() -> No
     assert "timeout_ms" not in decision.arguments
 
 
+@pytest.mark.parametrize(
+    ("grant", "quorum", "refusal", "explained"),
+    [
+        (EVERYTHING, 1, "", "Otherwise: 'bash' changes things, so a person is asked before it runs."),
+        (
+            replace(EVERYTHING, autonomy=Autonomy.READONLY), 1,
+            "'bash' wanted to change things, and this turn may only look. Tell the user that it is not allowed.",
+            "Otherwise: 'bash' wanted to change things, and this turn may only look. Tell the user",
+        ),
+        (replace(EVERYTHING, rules=(Rule.parse("ask bash by 2"),)), 2, "", "The policy says so (ask bash by 2)."),
+    ],
+)  # fmt: skip
+def test_an_approval_says_how_many_have_to_agree_and_what_is_refused_without_it(
+    grant: Grant, quorum: int, refusal: str, explained: str
+) -> None:
+    tries = Toolbox(replace(bash, trial_box=True))
+    given = Case(ToolCall("bash", {"command": "make"}, id="c1"), tries, grant)
+    decision = decide(given)
+    assert isinstance(decision, NeedsApproval)
+    assert (decision.quorum, decision.refusal) == (quorum, refusal)
+    [sentence] = [rung.sentence for rung in explain(given) if rung.rule == "confirmation"]
+    assert explained in sentence
+
+
 def test_one_millisecond_is_a_time() -> None:
     decision = decide(case("fetch", arguments={"path": "a", "timeout_ms": 1}))
     assert isinstance(decision, Allowed)
@@ -113,7 +150,7 @@ def test_an_explanation_says_why_each_rung_was_passed() -> None:
     assert climb["tier"] == "It needs tier CRAWL; the grant has RUN."
     assert climb["permissions"] == "It needs no permission."
     assert climb["arguments"] == "They pass the tool's schema."
-    assert climb["policy"] == "No rule forbids it."
+    assert (climb["policy"], climb["confirmation"]) == ("No rule forbids it.", "It may run without asking.")
     assert climb["limits"] == "60 of 64 calls are left in this turn."
     offered = explain(case("fetch", arguments={"path": "x"}, offered=frozenset({"fetch"})))
     assert offered[1].sentence == "'fetch' is offered in this turn."

@@ -27,7 +27,8 @@ from toolwire.protocol.events import (
     TurnWaiting,
 )
 from toolwire.protocol.outcomes import Status
-from toolwire.protocol.turns import Ending, EndReason
+from toolwire.protocol.tracing import NO_TRACE, TraceContext
+from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until
 from toolwire.testing import ScriptedModel, call
 from toolwire.wire.codecs.events import name_of, read_envelope, write_envelope
@@ -218,3 +219,29 @@ async def test_an_approval_request_is_an_event_without_anything_of_this_process(
     assert (asked.event.tool, asked.event.arguments) == ("oven", {"on": True})
     assert asked.event.call_id == result.call_id
     assert read_envelope(load(dump(write_envelope(asked)))) == asked
+
+
+def test_what_is_sent_for_a_turn_is_below_its_span_or_below_the_one_that_was_above_the_turn() -> None:
+    class Spans:
+        def __init__(self) -> None:
+            self.told: list[Any] = []
+
+        def observe(self, turn: Turn, event: Event, at: float) -> None:
+            self.told.append(event)
+
+        def interrupted(self, turn: Turn, error: BaseException) -> None:
+            self.told.append(error)
+
+        def current_trace(self) -> TraceContext:
+            return TraceContext("now")
+
+        def trace_of(self, turn: Turn, call_id: str = "") -> TraceContext:
+            return TraceContext(f"{turn.id} {call_id}")
+
+    turn, error = Turn("t", trace=TraceContext("above")), ValueError("gone")
+    alone, traced = EventHub(), EventHub(telemetry=(spans := Spans()))
+    assert (alone.current_trace(), traced.current_trace()) == (NO_TRACE, TraceContext("now"))
+    assert (alone.trace_of(turn, "c"), traced.trace_of(turn, "c")) == (TraceContext("above"), TraceContext("t c"))
+    alone.interrupt(turn, error)
+    traced.interrupt(turn, error)
+    assert spans.told == [error]

@@ -16,13 +16,15 @@ from toolwire.hub.judging import (
     withhold_passwords,
 )
 from toolwire.hub.services import Services
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.protocol.tools import Edge, Tool
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.tools import ENDS_TURN, USUAL, Agreement, Edge, Tool
+from toolwire.protocol.turns import NO_MODEL, Limits, Turn
 from toolwire.protocol.values import replace
 
+TERMINATE = AfterExecution.TERMINATE
 SECRET_URL = "https://ann:tiger77@example.test/x"
 
 
@@ -30,6 +32,12 @@ SECRET_URL = "https://ann:tiger77@example.test/x"
 def fetch(url: str = "") -> str:
     """Fetch."""
     return url
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "red"
 
 
 def services(*tools: Tool) -> Services:
@@ -67,6 +75,69 @@ def test_only_a_call_that_is_alone_and_runs_here_is_opened_as_claimed() -> None:
     assert unknown.card.result is not None, "a refused call has its result from the start"
     assert unknown.card.attempt == 0
     assert (alone.card.project, alone.card.agent, alone.card.epoch) == ("garden", "ann", 3)
+
+
+def test_what_is_agreed_about_a_call_is_on_its_card_unless_it_is_refused_or_all_of_its_turn() -> None:
+    ends, leaves = (replace(fetch, after_execution=action) for action in (TERMINATE, AfterExecution.DETACH))
+    single, poor = replace(TURN, model=NO_MODEL), replace(TURN, grant=Grant())
+    for turn, one, agreed, attempt in (
+        (TURN, fetch, USUAL, 1),
+        (TURN, ends, Agreement(TERMINATE), 1),
+        (TURN, leaves, Agreement(AfterExecution.DETACH), 0),
+        (TURN, replace(fetch, controls_turn=True), Agreement(controls_turn=True), 1),
+        (TURN, replace(ends, target=Edge("shed")), Agreement(TERMINATE), 0),
+        (single, ends, USUAL, 1),
+        (poor, ends, USUAL, 0),
+    ):
+        [made] = judge(services(one), turn, [asked()], None)
+        assert (made.card.agreed, made.card.attempt) == (agreed, attempt)
+
+
+def test_a_card_counts_the_reply_that_it_is_of() -> None:
+    turn = replace(TURN, iterations=4)
+    [new] = judge(services(), turn, [asked()], None)
+    [again] = judge(services(), replace(turn, pending=(asked(),)), [asked()], None)
+    assert (new.card.step, again.card.step) == (5, 4)
+
+
+def test_a_call_that_ends_the_turn_is_refused_beside_others() -> None:
+    submit = replace(look, name="submit", category=ENDS_TURN)
+    last = ToolCall("submit", {}, "s")
+    together = judge(services(fetch, submit), TURN, [asked(), last, ToolCall("missing", {}, "m")], None)
+    [alone] = judge(services(fetch, submit), TURN, [last], None)
+
+    assert [type(one.decision) for one in (*together, alone)] == [Allowed, Denied, Denied, Allowed]
+    denied = together[1].decision
+    assert isinstance(denied, Denied)
+    assert (denied.code, denied.rule) == (Code.INVALID_PARAMS, "alone")
+    assert "'submit' ends the turn" in denied.message
+
+
+def test_what_was_cleared_counts_for_its_grant_and_its_tools_alone() -> None:
+    """Neither what a turn may nor what a tool asks for is taken from an earlier turn."""
+    own, walk = services(look), replace(TURN, grant=Grant(Tier.WALK))
+    call = ToolCall("look", {}, "c")
+
+    def decided(turn: Turn) -> type:
+        [one] = judge(own, turn, [call], None)
+        return type(one.decision)
+
+    assert decided(walk) is Allowed
+    cleared = own.clearance
+    assert (decided(walk), own.clearance is cleared) == (Allowed, True)
+    assert decided(replace(walk, grant=Grant(Tier.CRAWL))) is Denied
+    assert decided(walk) is Allowed
+    own.toolbox = Toolbox.of(replace(look, requires_confirmation=True))
+    assert decided(walk) is NeedsApproval
+    assert decided(walk) is NeedsApproval
+
+
+@pytest.mark.parametrize("limit", ["step", "turn"])
+def test_calls_beyond_a_limit_are_refused_also_where_each_by_itself_needs_only_a_look(limit: str) -> None:
+    walk = replace(TURN, grant=Grant(Tier.WALK), limits=Limits(calls_per_step=1))
+    turn = walk if limit == "step" else replace(TURN, grant=Grant(Tier.WALK, max_calls=3), calls=2)
+    made = judge(services(look), turn, [ToolCall("look", {}, name) for name in ("a", "b")], None)
+    assert [type(one.decision) for one in made] == [Allowed, Denied]
 
 
 def test_a_call_of_a_turn_that_has_read_something_untrusted_names_it() -> None:

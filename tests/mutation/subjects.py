@@ -15,6 +15,7 @@ _JOURNEY = ("tests/loop/test_journey_parts.py",)
 TESTS: dict[str, Sequence[str]] = {
     "loop.step": tuple(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "step_endings")),
     "decide": ("tests/decide", *_AGENT, "tests/loop/test_patterns.py"),
+    "decide.ladder": ("tests/decide/test_ladder.py", "tests/decide/test_ladder_sentences.py"),
     "decide.policy": tuple(
         f"tests/decide/test_{name}.py"
         for name in ("policy", "policy_edges", "policy_sentences", "trying", "held_rules", "ladder", "patterns")
@@ -30,7 +31,7 @@ TESTS: dict[str, Sequence[str]] = {
     "record": ("tests/record",),
     "hub.calls": _HUB_PARTS,
     "hub.slots": _HUB_PARTS,
-    "hub.canceling": _HUB_PARTS,
+    "hub.canceling": (*_HUB_PARTS, "tests/loop/test_canceling_parts.py"),
     "hub.resuming": _HUB_PARTS,
     "hub.judging": (*_HUB_PARTS, "tests/loop/test_judging_parts.py"),
     "hub.event_hub": (*_HUB_PARTS, "tests/loop/test_event_hub.py"),

@@ -104,7 +104,7 @@ def test_lines_are_traced_in_the_files_that_are_asked_about(tmp_path: Path) -> N
 
 def test_a_package_stands_for_its_modules_and_the_longest_name_chooses_the_tests() -> None:
     assert "decide.ladder" in subjects.modules(["decide"])
-    assert subjects.tests_of("decide.ladder") == subjects.TESTS["decide"]
+    assert subjects.tests_of("decide.habits") == subjects.TESTS["decide"]
     assert subjects.tests_of("record.ledger") != subjects.tests_of("record.owners")
     assert subjects.modules(["decide.ladder", "decide.ladder"]) == ["decide.ladder"]
     with pytest.raises(SystemExit, match=r"no module toolwire\.nowhere"):

@@ -1,0 +1,90 @@
+"""Ending turns whose calls others hold, by itself: what is waited for, what is asked, and what the turn has used."""
+
+import pytest
+
+from toolwire import MemoryStore
+from toolwire.deliver.endings import canceled_result
+from toolwire.hub.canceling import LOOK_AGAIN_S, cancel_asked, cancel_turn
+from toolwire.protocol.calls import ToolCall
+from toolwire.protocol.chat import Reply
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.turns import Limits, Turn
+from toolwire.protocol.values import replace
+from toolwire.protocol.waits import ForApproval, ForResult
+
+NOW, LATER = 100.0, 500.0
+
+
+def card(call_id: str) -> CallCard:
+    return CallCard(f"r-{call_id}", "t", 1, ToolCall("paint", {}, call_id), "d")
+
+
+async def waiting(store: MemoryStore, until: float | None) -> CallCard:
+    """A turn that no process runs with two calls: one is idle, the other held by a worker."""
+    turn = Turn("t", waits=(ForResult("held", LATER),))
+    await store.begin(turn)
+    await store.append_reply(
+        turn, Reply(calls=(card("idle").call, card("held").call)), [card("idle"), card("held")], []
+    )
+    held = await store.claim(card("held"), [], owner="worker", until=until)
+    await store.release(turn)
+    return held
+
+
+@pytest.mark.parametrize(("until", "looked_at"), [(LATER, LATER), (None, NOW + LOOK_AGAIN_S)])
+async def test_a_turn_waits_for_the_holder_of_its_call_or_looks_at_it_again(
+    until: float | None, looked_at: float
+) -> None:
+    store = MemoryStore(clock=lambda: NOW)
+    held = await waiting(store, until)
+    waits = await cancel_turn(store, "t", NOW, "Enough.")
+    kept = await store.turn("t")
+
+    assert waits == (ForResult("held", looked_at),) == kept.opening.waits
+    assert kept.state == "interrupted"
+    assert {one.call.id: (one.result is None, one.cancel) for one in await store.calls(turn_id="t")} == {
+        "idle": (False, ""), "held": (True, "Enough."),
+    }  # fmt: skip
+    await store.close(held, canceled_result(held.call, begun=True), [])
+    assert await cancel_turn(store, "t", NOW) == ()
+    assert (await store.turn("t")).state == "ended"
+    assert await cancel_turn(store, "t", NOW) == (), "it has ended before"
+
+
+async def test_a_turn_whose_holder_is_done_when_it_is_asked_to_stop_ends_at_once() -> None:
+    class Done(MemoryStore):
+        async def ask_to_cancel(self, card: CallCard, why: str) -> CallCard:
+            await self.close(held, canceled_result(held.call, begun=True), [])
+            return await super().ask_to_cancel(card, why)
+
+    store = Done(clock=lambda: NOW)
+    held = await waiting(store, LATER)
+    assert await cancel_turn(store, "t", NOW) == ()
+    assert (await store.turn("t")).state == "ended"
+
+
+async def test_only_a_turn_that_waits_for_results_is_looked_through_for_why_it_is_canceled() -> None:
+    store = MemoryStore(clock=lambda: NOW)
+    await waiting(store, LATER)
+    turn = (await store.turn("t")).opening
+    before = await cancel_asked(store, turn)
+    await store.ask_to_cancel(card("held"), "Enough.")
+
+    assert (before, await cancel_asked(store, turn)) == ("", "Enough.")
+    assert await cancel_asked(store, replace(turn, waits=(ForApproval("a"),))) == ""
+
+
+@pytest.mark.parametrize(("own_time", "charged_s"), [(True, 3.0), (False, 0.0)])
+async def test_a_canceled_turn_costs_its_agent_the_time_that_counts_as_its_own(
+    own_time: bool, charged_s: float
+) -> None:
+    moment = 0.0
+    store = MemoryStore(clock=lambda: NOW, monotonic=lambda: moment)
+    turn = Turn("t", agent="ann", limits=Limits(own_time=own_time))
+    await store.begin(turn)
+    moment = 3.0
+    await store.append_reply(turn, Reply("Hm."), [], [])
+    await store.release(turn)
+    await cancel_turn(store, "t", NOW)
+
+    assert (await store.spent("ann", NOW)).wall_s == charged_s
