@@ -26,7 +26,7 @@ from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context, Recorder
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Service, Tool
+from toolwire.protocol.tools import REPEATABLE, Service, Tool
 from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import (
     BadFrame,
@@ -267,7 +267,7 @@ async def _record_late(channel: SocketChannel, message: Json, recorder: Recorder
 def _lost(allowed: Allowed, reason: str) -> ToolResult:
     """The result of a call that was delivered, and whose own result never came."""
     name = allowed.call.name
-    if allowed.tool.effect.is_repeatable:
+    if allowed.tool.effect in REPEATABLE:
         message = f"{name!r} failed: {reason}. Nothing is left half done; it can be called again."
         return ToolResult.failed(allowed.call, Code.UNAVAILABLE, message)
     message = (

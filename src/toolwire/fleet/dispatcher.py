@@ -17,7 +17,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject
-from toolwire.protocol.tools import BusService, Effect, Tool
+from toolwire.protocol.tools import REPEATABLE, BusService, Effect, Tool
 from toolwire.protocol.turns import Limits
 from toolwire.record.contract import Store
 from toolwire.wire.utp.messages import CallOrigin
@@ -170,7 +170,7 @@ class BusDispatcher:
             write_parcel(parcel),
             now if self._relay is None else now + FIRST_PAUSE_S,
             now + self._queue_s,
-            repeatable=journaled or tool.effect.is_repeatable,
+            repeatable=journaled or tool.effect in REPEATABLE,
         )
 
     async def close(self) -> None:

@@ -7,11 +7,9 @@ runs on its own.
 
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.tools import REPEATABLE, Effect, Tool
 from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
-
-REPEATABLE = {Effect.PURE, Effect.IDEMPOTENT}
 
 
 @fast_frozen

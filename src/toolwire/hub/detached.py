@@ -4,8 +4,8 @@ from contextlib import suppress
 
 from toolwire.deliver.endings import unknown
 from toolwire.errors import CallHeld, Fenced, NotFound
-from toolwire.hub.calls import REPEATABLE
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.tools import REPEATABLE
 from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 

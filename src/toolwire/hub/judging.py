@@ -7,14 +7,14 @@ from toolwire.define.canonical import digest
 from toolwire.deliver.endings import refusal_result
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.deliver.url_passwords import has_url_password, withhold
-from toolwire.hub.calls import REPEATABLE, Accepted
+from toolwire.hub.calls import Accepted
 from toolwire.hub.services import Services
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
 from toolwire.protocol.chat import Reply, untrusted_sources
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import ENDS_TURN, USUAL, Agreement, Effect, InProcess, Tool
+from toolwire.protocol.tools import ENDS_TURN, REPEATABLE, USUAL, Agreement, Effect, InProcess, Tool
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import constructor, replace
 

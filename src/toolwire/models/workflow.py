@@ -16,7 +16,7 @@ from toolwire.plan.workflows import CALLS_PER_ROUND, MOST_ATTEMPTS, CallOutcome,
 from toolwire.protocol.calls import CallOptions, ToolCall, ToolResult
 from toolwire.protocol.chat import Delta, Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
-from toolwire.protocol.tools import Tool
+from toolwire.protocol.tools import REPEATABLE, Tool
 from toolwire.protocol.turns import WORKFLOW_MODEL, Limits
 from toolwire.protocol.values import replace
 
@@ -73,7 +73,7 @@ def outcomes_in(messages: Iterable[Message], tools: Iterable[Tool]) -> Mapping[s
 
     A call that was interrupted has no outcome where it may be repeated: its step runs again.
     """
-    repeatable = {tool.name for tool in tools if tool.effect.is_repeatable}
+    repeatable = {tool.name for tool in tools if tool.effect in REPEATABLE}
     interrupted: Counter[str] = Counter()
     found: dict[str, CallOutcome] = {}
     calls: tuple[ToolCall, ...] = ()

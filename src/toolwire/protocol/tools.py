@@ -43,9 +43,8 @@ class Effect(StrEnum):
     TRANSACTIONAL = "transactional"
     UNSAFE = "unsafe"
 
-    @property
-    def is_repeatable(self) -> bool:
-        return self in (Effect.PURE, Effect.IDEMPOTENT)
+
+REPEATABLE = frozenset({Effect.PURE, Effect.IDEMPOTENT})
 
 
 class Delivery(StrEnum):

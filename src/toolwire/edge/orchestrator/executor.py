@@ -26,7 +26,7 @@ from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ErrorText, Text, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Edge, Tool
+from toolwire.protocol.tools import REPEATABLE, Edge, Tool
 from toolwire.protocol.values import dataclass, replace
 from toolwire.protocol.waits import Until
 from toolwire.record.rows import new_id
@@ -273,7 +273,7 @@ def _is_choice(name: str, target: Edge) -> bool:
 
 def _is_chosen(client: DeviceClient, target: Edge, allowed: Allowed) -> bool:
     """Whether the router picks a device for a call that must not run on two of them."""
-    if target.device or allowed.arguments.get(ADDRESSEE) or allowed.tool.effect.is_repeatable:
+    if target.device or allowed.arguments.get(ADDRESSEE) or allowed.tool.effect in REPEATABLE:
         return False
     return len(client.registry.with_tool(target.tool or allowed.tool.name)) > 1
 
@@ -341,7 +341,7 @@ def _unanswered(allowed: Allowed, device: str, *, sent: bool, heard: bool) -> To
     if not sent:
         message = f"{call.name!r} was not started: the broker could not be reached in time."
         return ToolResult.failed(call, Code.UNAVAILABLE, message)
-    if allowed.tool.effect.is_repeatable:
+    if allowed.tool.effect in REPEATABLE:
         limit = f"{allowed.timeout_s:g} s"
         message = f"{call.name!r} did not finish within {limit}, and the device {device} does not answer.{hint}"
         return ToolResult.failed(call, Code.TIMEOUT, message)
