@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from toolwire.fleet.dispatcher import BusDispatcher
     from toolwire.hub import turn_loop
     from toolwire.plan import workflows
+    from toolwire.telemetry.process import ProcessTelemetry
     from toolwire.toolbox.agents import delegation, workers
     from toolwire.toolbox.agents.delegation import SubAgents
     from toolwire.toolbox.agents.workers import SubAgentProfile
@@ -117,15 +118,13 @@ async def open_agent(
         tell = await _notifier(project, closing)
         telemetry = telemetry_of(project)
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
-        # What the tools open while the agent works is closed after the agent.
-        held = await closing.enter_async_context(AsyncExitStack())
+        held = await closing.enter_async_context(AsyncExitStack())  # what tools open; closed after the agent
         kept = _AgentRecords(project, store, held)
         made = _AgentFactory(
             project, store, user, spec, grant, tell, kept, over_bus, on_devices, telemetry, leaves_turns
         )  # fmt: skip
         toolbox = made.tools(held, only)
-        if telemetry is not None and telemetry.metrics is not None:
-            telemetry.metrics.know_tools(toolbox)
+        _know_tools(telemetry, toolbox)
         _require_needed(project, spec, toolbox)
         agent = made.agent(
             model,
@@ -148,6 +147,11 @@ async def open_agent(
         )
         closing.push_async_callback(agent.runtime.close)
         yield agent
+
+
+def _know_tools(telemetry: "ProcessTelemetry | None", toolbox: Toolbox) -> None:
+    if telemetry is not None and telemetry.metrics is not None:
+        telemetry.metrics.know_tools(toolbox)
 
 
 async def _model(
