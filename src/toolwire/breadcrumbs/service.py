@@ -356,7 +356,7 @@ class RecordService:
         return version
 
     async def last_change(self) -> int:
-        """The cursor behind the newest change, whoever may see it."""
+        """The cursor behind the newest change, no matter who may see it."""
         return await self._store.last_change(project=self.project)
 
     async def search(

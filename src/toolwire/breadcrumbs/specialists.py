@@ -263,7 +263,7 @@ class Specialists:
             moved, self._cursor = cursor != self._cursor, cursor
             if not moved:
                 break
-        # What is looked at again wakes nobody twice, so this is kept only now and then: keeping it is a change itself.
+        # What is looked at again wakes no agent twice, so this is kept only now and then: keeping it is a change.
         if woken or self._cursor - self._saved > _SAVE_AFTER:
             await self._save_cursor(self._cursor)
         return woken

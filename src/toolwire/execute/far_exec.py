@@ -1,7 +1,7 @@
 """Commands on another machine: the far end runs them in its own sandbox, and tells how they went.
 
-A message is a line with its length, and JSON. We send one, the command; the far end sends pieces of output to whoever
-watches, and last how it ended. When our side of the pipe closes before that, the far end ends the command.
+A message is a line with its length, and JSON. We send one, the command; the far end sends pieces of output while
+it runs, and last how it ended. When our side of the pipe closes before that, the far end ends the command.
 """
 
 import asyncio

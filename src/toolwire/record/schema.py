@@ -220,8 +220,8 @@ _PURSES = (
     """,
 )
 
-# What a turn has used so far, so that the day's sum knows of it before it ends. It ran for `before_s` before somebody
-# resumed it, `since` then for the rest of `ran_s`. A purse told what is left; what was lent is taken from any limit.
+# What a turn has used so far, so that the day's sum knows of it before it ends. It ran for `before_s` before it was
+# resumed, `since` then for the rest of `ran_s`. A purse told what is left; what was lent is taken from any limit.
 _SO_FAR = (
     "ALTER TABLE turns ADD COLUMN calls INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE turns ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0",
@@ -245,7 +245,7 @@ _SO_FAR = (
     """,
 )
 
-# What turns wrote after they had read untrusted content, so that whoever reads it later knows.
+# What turns wrote after they had read untrusted content, so that those who read it later know.
 _UNTRUSTED = (
     """
     CREATE TABLE untrusted (

@@ -381,7 +381,7 @@ def add_rows(connection: sqlite3.Connection, sql: str, rows: Sequence[Row]) -> N
 def _for_many(sql: str, many: int) -> str:
     """The statement for many rows at once.
 
-    SQLite would copy every page that it changes, to take back the rows before one that fails. Whoever writes takes the
+    SQLite would copy every page that it changes, to take back the rows before one that fails. The writer takes the
     whole transaction back then, so that there is no need to.
     """
     sql = sql.replace("INSERT INTO", "INSERT OR FAIL INTO", 1)

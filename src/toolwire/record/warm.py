@@ -1,7 +1,7 @@
 """The audit log beside the store: its newest rows in memory, those of a week in files that any program can read.
 
-The store is the truth. What is written here has been committed there; a file that cannot be written costs nobody
-anything but the file.
+The store is the truth. What is written here has been committed there; where a file cannot be written, only the
+file is missing.
 """
 
 import os

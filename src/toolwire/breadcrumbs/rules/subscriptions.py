@@ -2,8 +2,8 @@
 
     {"selector": {"any_tags": ["urgent"]}, "kinds": ["created", "updated"], "url": "https://example.org/hook"}
 
-Without a `url` it is followed over HTTP, as server-sent events. Whoever follows one hears of no record that it may not
-read itself.
+Without a `url` it is followed over HTTP, as server-sent events. Its follower hears of no record that it may not read
+itself.
 """
 
 from collections.abc import Mapping
