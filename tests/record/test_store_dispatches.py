@@ -220,3 +220,52 @@ async def test_a_due_dispatch_that_is_skipped_stays_as_it_is(store: Store) -> No
     assert await due(store, NOW + 5) == [("call-1", 2, False)]
     late = await store.take_due(FAR, lambda _: 60.0, skip=["cg.v1r4.p.c.cmd.tool.x"])
     assert len(late) == 1
+
+
+async def test_a_call_that_ran_unclaimed_is_claimed_and_closed_at_once(store: Store) -> None:
+    turn, card = await opened(store)
+    mine = replace(card, token="mine", attempt=1)
+    rows = [AuditRow.about(mine, event, NOW) for event in ("started", "finished")]
+
+    first = await store.close(mine, success(card.call), rows, claims=True)
+
+    kept = await store.call(turn.id, card.call.id)
+    assert (kept.attempt, kept.result, first.text) == (1, first, success(card.call).text)
+    assert await store.close(mine, success(card.call), [], claims=True) == first  # asked again, its answer was lost
+    assert [row.event for row in await store.audit_log(turn_id=turn.id)][:2] == ["started", "finished"]
+
+
+@pytest.mark.parametrize("why", ["held", "ended", "taken over", "canceled"])
+async def test_a_result_without_a_claim_is_refused_where_the_claim_would_be(store: Store, why: str) -> None:
+    turn, card = await opened(store)
+    if why == "held":
+        other = await store.claim(card, [], owner="worker", until=FAR)
+    elif why == "ended":
+        other = await store.claim(card, [], owner="worker", until=FAR)
+        await store.close(other, replace(success(card.call), structured={"other": 1}), [])
+    elif why == "canceled":
+        await store.ask_to_cancel(card, "no longer wanted")
+    else:
+        await store.release(turn)
+        await store.resume(turn.id)
+
+    closing = store.close(replace(card, token="mine", attempt=1), success(card.call), [], claims=True)
+    if why == "ended":
+        assert (await closing).structured == {"other": 1}
+    else:
+        with pytest.raises(Fenced):
+            await closing
+    kept = await store.call(turn.id, card.call.id)
+    assert (kept.result is not None, kept.attempt) == (why == "ended", 1 if why in ("held", "ended") else 0)
+    assert [row.event for row in await store.audit_log(turn_id=turn.id)] == ["late_result"]
+
+
+async def test_a_call_on_its_way_comes_under_the_epoch_that_its_turn_is_in(store: Store) -> None:
+    turn, card = await opened(store)
+    await store.dispatch(to_send(card), [])
+    assert (await store.dispatched(card.record_id))[1].epoch == turn.epoch
+    await store.release(turn)
+    await store.resume(turn.id)
+
+    dispatch, kept = await store.dispatched(card.record_id)
+    assert (dispatch.epoch, kept.epoch) == (turn.epoch, turn.epoch + 1)

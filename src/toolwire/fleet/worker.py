@@ -6,6 +6,8 @@ the command comes again.
 
 The worker holds a call for as long as its store gives signs of life. After a `kill -9` its lease runs out, and
 the relay sends the call again, or gives it up where running it twice could do harm.
+
+A pure call begins at once, and is claimed with its result if that is there in a moment: one commit less.
 """
 
 import asyncio
@@ -42,7 +44,7 @@ from toolwire.protocol.events import CallProgress, Emit, Event, OutputDelta
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject, Subject
-from toolwire.protocol.tools import BusService, Tool
+from toolwire.protocol.tools import BusService, Effect, Tool
 from toolwire.protocol.turns import Limits
 from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import Store
@@ -54,6 +56,9 @@ from toolwire.wire.utp.messages import CallOrigin, ToolCommand, decode_command
 from toolwire.wire.utp.violations import Refusal, Violation
 
 AT_ONCE = 16
+QUICK_S = 0.05
+"""How soon a pure call is claimed while it runs."""
+
 RENEW_S = 2.0
 """How often a worker looks whether a call that it runs is still wanted, and tells the broker that it is at work."""
 
@@ -205,22 +210,48 @@ class ToolWorker:
     ) -> None:
         asked = replace(card, epoch=command.turn_epoch)
         row = AuditRow.about(asked, "started", self._clock(), detail={"subject": dispatch.subject})
+        begun: asyncio.Task[ToolResult] | None = None
+        if _may_begin_unclaimed(card, command):
+            mine = replace(asked, attempt=1, token=new_id())
+            begun = await self._begin(mine, parcel)
+            if begun.done() and begun.exception() is None:
+                if await self._is_closed(mine, begun.result(), row, claims=True):
+                    await self._wake(mine, command.subject.channel, command.origin)
+                return
         try:
             held = await self._claim(delivered, asked, row)
         except (Fenced, CallHeld, NotFound) as other:  # the turn went on elsewhere, or another worker has it
             _log.info("a command is dropped: %s", other)
+            await _stop(begun)
             return
+        except BaseException:
+            await _stop(begun)
+            raise
         if held.result is None:
-            result = await self._result(delivered, held, parcel, is_repeatable=dispatch.repeatable)
-            if result is None:
-                return
-            row = AuditRow.about(held, "finished", self._clock(), result=result)
-            try:
-                await self._store.close(held, result, [row])
-            except Fenced as lost:  # another worker has it by now; the log has heard of this result
-                _log.warning("a result came too late: %s", lost)
+            result = await self._result(delivered, held, parcel, begun, is_repeatable=dispatch.repeatable)
+            if result is None or not await self._is_closed(held, result):
                 return
         await self._wake(held, command.subject.channel, command.origin)
+
+    async def _begin(self, mine: CallCard, parcel: Parcel) -> "asyncio.Task[ToolResult]":
+        """Begin a pure call, and give it a moment: most are done by then."""
+        work = asyncio.create_task(self._run(mine, parcel), name="toolwire-tool")
+        try:
+            await asyncio.wait((work,), timeout=QUICK_S)
+        except BaseException:
+            await _stop(work)
+            raise
+        return work
+
+    async def _is_closed(self, held: CallCard, result: ToolResult, *rows: AuditRow, claims: bool = False) -> bool:
+        """Keep the result of a call; whether it is this worker's."""
+        row = AuditRow.about(held, "finished", self._clock(), result=result)
+        try:
+            await self._store.close(held, result, [*rows, row], claims=claims)
+        except (Fenced, NotFound) as lost:  # another worker has it by now; the log has heard of this result
+            _log.warning("a result came too late: %s", lost)
+            return False
+        return True
 
     async def _claim(self, delivered: Delivered, asked: CallCard, *rows: AuditRow) -> CallCard:
         """Hold a call. A store that gives no answer may have done it all the same, so it is asked again."""
@@ -234,9 +265,15 @@ class ToolWorker:
             await asyncio.sleep(_RETRY_S)
 
     async def _result(
-        self, delivered: Delivered, held: CallCard, parcel: Parcel, *, is_repeatable: bool
+        self,
+        delivered: Delivered,
+        held: CallCard,
+        parcel: Parcel,
+        begun: "asyncio.Task[ToolResult] | None" = None,
+        *,
+        is_repeatable: bool,
     ) -> ToolResult | None:
-        """What comes of a call that this worker holds; None if that is lost.
+        """What comes of a call that this worker holds, and may have begun before; None if that is lost.
 
         Whatever goes wrong, it comes to an end: while this worker lives, no other takes the call over.
         """
@@ -244,7 +281,8 @@ class ToolWorker:
             return unknown(held)
         while True:
             try:
-                return await self._run_watched(delivered, held, parcel)
+                work, begun = begun, None
+                return await self._run_watched(delivered, held, parcel, work)
             except StoreUnavailable as error:
                 _log.warning("call %s cannot go on: %s", held.call.id, error)
             except Exception as error:
@@ -255,9 +293,11 @@ class ToolWorker:
                 return unknown(held)
             await asyncio.sleep(_RETRY_S)
 
-    async def _run_watched(self, delivered: Delivered, held: CallCard, parcel: Parcel) -> ToolResult | None:
+    async def _run_watched(
+        self, delivered: Delivered, held: CallCard, parcel: Parcel, begun: "asyncio.Task[ToolResult] | None"
+    ) -> ToolResult | None:
         """The result of a call; None if it is not this worker's any more."""
-        work = asyncio.create_task(self._run(held, parcel), name="toolwire-tool")
+        work = begun or asyncio.create_task(self._run(held, parcel), name="toolwire-tool")
         try:
             while True:
                 await asyncio.wait((work,), timeout=self._renew_s)
@@ -278,8 +318,7 @@ class ToolWorker:
                     await asyncio.wait((work,))
                     return canceled_result(held.call, begun=True)
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            await _stop(work)
 
     async def _run(self, held: CallCard, parcel: Parcel) -> ToolResult:
         try:
@@ -380,6 +419,21 @@ class ToolWorker:
             await self._bus.publish(message)
         except (BusUnavailable, StoreError) as error:
             _log.info("a wakeup is lost: %s", error)
+
+
+def _may_begin_unclaimed(card: CallCard, command: ToolCommand) -> bool:
+    """Whether a call may begin as it was read: it has no effects, no worker has held it, and its turn still wants it.
+
+    Any other is claimed first, also an idempotent one: a call that is canceled unclaimed is said not to have begun.
+    """
+    is_wanted = card.epoch == command.turn_epoch and not card.cancel
+    return is_wanted and not card.attempt and card.effect == Effect.PURE
+
+
+async def _stop(work: "asyncio.Task[ToolResult] | None") -> None:
+    if work is not None:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 def _project_of(message: BusMessage) -> str:

@@ -360,6 +360,12 @@ def close(
     return result
 
 
+def claim_and(tx: Transaction, card: CallCard, now: ChangeTime, by: Claim, change: Callable[[Transaction], T]) -> T:
+    """A change of a call that ran before it was claimed. Where the claim is refused, so is what its holder does."""
+    claim(tx, card, (), now, by)
+    return change(tx)
+
+
 def _unfinished(tx: Transaction, key: TurnKey) -> list[CallCard]:
     """The calls of a turn that have no result."""
     if tx.facts is not None and (known := tx.facts.unfinished_of(key)) is not None:

@@ -407,14 +407,15 @@ class CallStore(Protocol):
         ...
 
     async def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True, claims: bool = False
     ) -> ToolResult:
         """Keep how a call ended, once: gives back the first result, and audits a later one as `late_result`.
 
         The result of the holder, who shows its token, is kept whatever has become of the turn. Without a token it is
         the turn's own write. Raises `Fenced` when the claim, or without a token the turn, belongs to another; the log
         hears of that result, too. Raises `CallHeld`, without a token, while a lease lasts that is not the turn's own.
-        A call that never `ran` costs nothing: what was reserved for it is given back.
+        A call that never `ran` costs nothing: what was reserved for it is given back. A pure call that ran before it
+        was claimed is claimed by the same change, under the card's new token, where `claims` says so.
         """
         ...
 
@@ -443,7 +444,10 @@ class DispatchStore(Protocol):
         ...
 
     async def dispatched(self, card_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
-        """How a call was sent, and its card. Raises `NotFound`, also for a call that ended some time ago."""
+        """How a call was sent, and its card under the epoch that its turn is in now.
+
+        Raises `NotFound`, also for a call that ended some time ago.
+        """
         ...
 
     async def call(self, turn_id: str, call_id: str, *, project: str = "default") -> CallCard:

@@ -7,6 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from itertools import count, islice
@@ -301,8 +302,11 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         self._begun.get((project, turn_id), set()).discard(call_id)
 
     async def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True, claims: bool = False
     ) -> ToolResult:
+        if claims:
+            with suppress(StoreError):  # where the claim is refused, so is the result
+                await self.claim(card, (), begins=False, token=card.token)
         key, at = (card.project, card.turn_id), self._clock()
         result, control = ledger.settle(card, result, at)
         kept, turn = self._cards.get(key, _NO_CARDS).get(card.call.id), self._turns.get(key)
@@ -468,7 +472,9 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         return card
 
     async def dispatched(self, card_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
-        return self._dispatch_at(self._dispatched.get((project, card_id), ("", "", "")), card_id)
+        dispatch, card = self._dispatch_at(self._dispatched.get((project, card_id), ("", "", "")), card_id)
+        turn = self._turns.get((card.project, card.turn_id))
+        return dispatch, card if turn is None else replace(card, epoch=turn.epoch)
 
     async def call(self, turn_id: str, call_id: str, *, project: str = "default") -> CallCard:
         card = self._cards.get((project, turn_id), _NO_CARDS).get(call_id)

@@ -140,7 +140,7 @@ class ProjectStore:
         self.whole.pauses(turn_id, call_id, project=self.project)
 
     def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True, claims: bool = False
     ) -> Doing[ToolResult]:
         own = self.project
         if card.project != own:
@@ -148,7 +148,7 @@ class ProjectStore:
         for row in audit:
             if row.project != own:
                 self._only(row.project)
-        return self._close(card, result, audit, ran=ran)
+        return self._close(card, result, audit, ran=ran, claims=claims)
 
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
         self.require(turn)

@@ -280,12 +280,17 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
     ) -> CallCard:  # fmt: skip
         claim = Claim(token or new_id(), self._owners.name, owner, until)
         change = partial(changes.claim, card=card, audit=audit_rows(audit), now=self._now(), claim=claim)
-        if (seen := self._seen.pop(call_key(card), None)) is not None:
-            change = partial(changes.after_reading, change=change, seen=seen)
-        mine = await self._writer.write(change, _whose(card))
+        mine = await self._writer.write(self._after_reading(card, change), _whose(card))
         if begins and mine.result is None:
             self.begins(card.turn_id, card.call.id, project=card.project)
         return mine
+
+    def _after_reading(
+        self, card: CallCard, change: Callable[[Transaction], T | StoreError]
+    ) -> Callable[[Transaction], T | StoreError]:
+        """A change of a call that may have been read just before."""
+        seen = self._seen.pop(call_key(card), None)
+        return change if seen is None else partial(changes.after_reading, change=change, seen=seen)
 
     async def renew(self, card: CallCard, until: float | None = None) -> CallCard:
         change = partial(changes.renew, card=card, store=self._owners.name, until=until)
@@ -306,14 +311,19 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         return new_change_time(self._clock(), self._owners.name)
 
     async def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True, claims: bool = False
     ) -> ToolResult:
         now = self._now()
         result, control = ledger.settle(card, result, now.at)
         if control:
             audit = (*control, *audit)
         row = result_row(card, result, now.at)
-        change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), now=now, ran=ran)
+        change: Callable[[Transaction], ToolResult | StoreError] = partial(
+            changes.close, card=card, result=result, row=row, audit=audit_rows(audit), now=now, ran=ran
+        )
+        if claims:
+            by = Claim(card.token, self._owners.name)
+            change = self._after_reading(card, partial(changes.claim_and, card=card, by=by, change=change, now=now))
         try:
             first = await self._writer.write(change, _whose(card))
         except StoreUnavailable:
@@ -434,7 +444,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
             self._seen[key] = key, turn, card
             if len(self._seen) > _MOST_SEEN:
                 del self._seen[next(iter(self._seen))]
-        return dispatch, replace(card, token="")
+        return dispatch, replace(card, token="", epoch=card.epoch if turn is None else turn.epoch)
 
     async def dispatched_call(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
         return await self._reader.read(dispatch_rows.of_call, turn_id, call_id, project)
