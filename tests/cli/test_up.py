@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import LIMIT_S, Stage
+from toolwire.assemble.buses import user_key
 from toolwire.assemble.supervisor import ChildProgram, Supervisor
 from toolwire.bus.nats_config import HEALTH_PORT_OFFSET
+from toolwire.bus.nats_connection import NatsServers
+from toolwire.bus.nats_jetstream import nats_bus
 
 SETTINGS = '[tools]\nmodules = ["shed:tools"]\n[services.shed]\nvia = "bus"\ntools = ["where"]\n'
 MODULE = '''
@@ -113,6 +116,13 @@ def test_calls_run_in_a_worker_which_is_started_again_and_all_of_it_stops(system
     system.process.send_signal(signal.SIGTERM)
     assert system.process.wait(LIMIT_S) == 0
     await_end(system.pids)
+
+
+async def test_workers_find_the_streams_that_they_may_not_make_however_late_the_runner_is(system: System) -> None:
+    key = user_key(system.stage.folder / ".toolwire/nats/project-default-worker.nk", "the key")
+    async with nats_bus(NatsServers((system.environ["TOOLWIRE_BUS__URL"],), key=key)) as bus:
+        found = await bus.broker_state()
+    assert len(found.streams) == 2
 
 
 def test_commands_in_another_terminal_find_the_state_folder_and_hear_of_the_project(tmp_path: Path) -> None:

@@ -11,11 +11,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from toolwire.assemble.buses import user_key
 from toolwire.assemble.nats_files import NatsFiles, NatsPlan, users_of, write_nats_files
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.state_ownership import require_own
 from toolwire.assemble.supervisor import ChildProgram
 from toolwire.bus.nats_config import HEALTH_PORT_OFFSET
+from toolwire.bus.nats_connection import NatsServers
+from toolwire.bus.nats_jetstream import nats_bus, streams_named
 from toolwire.bus.nats_permissions import NatsRole
 from toolwire.errors import BusUnavailable, SettingsError
 from toolwire.protocol.values import dataclass
@@ -43,11 +46,26 @@ class EmbeddedNats:
 
     def environ(self, role: NatsRole) -> Mapping[str, str]:
         """The settings of a process of this role, as variables."""
-        (file,) = [file for user, file in self.files.keys.items() if user.role is role]
+        file = self._key_of(role)
         size = str(self.files.cluster.stream_mb)
         said = {"KIND": "nats", "URL": self.url, "CREDENTIALS": str(file), "STREAM_MB": size, "REPLICAS": "1"}
         replaced = dict.fromkeys(("USER", "TOKEN_ENV", "CA", "CERT", "KEY"), "none")  # of another broker
         return {f"TOOLWIRE_BUS__{key}": value for key, value in (said | replaced).items()}
+
+    async def make_streams(self) -> None:
+        """Make the streams before any other process comes: workers may not, and end where there are none.
+
+        Raises BusUnavailable.
+        """
+        cluster = self.files.cluster
+        streams = streams_named(cluster.commands, cluster.events, 1, cluster.stream_mb << 20)
+        key = user_key(self._key_of(NatsRole.ORCHESTRATOR), "bus.credentials")
+        async with nats_bus(NatsServers((self.url,), key=key), streams=streams, name="toolwire up", connect_s=READY_S):
+            pass
+
+    def _key_of(self, role: NatsRole) -> Path:
+        (file,) = [file for user, file in self.files.keys.items() if user.role is role]
+        return file
 
 
 @asynccontextmanager

@@ -112,6 +112,7 @@ async def _start(
 ) -> None:
     try:
         await children.keep(broker.program)
+        await broker.make_streams()
     except (supervisor.ChildEnded, OSError) as wrong:
         raise BusUnavailable(f"{wrong}\n{_last_lines(broker)}") from None
     for program in _programs(place, broker, home, workers, serve=serve):
