@@ -3,11 +3,11 @@
 import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -402,6 +402,68 @@ async def test_a_report_that_comes_again_after_the_store_was_away_closes_the_cal
     await receiver.handle(report)
     ended = (await shop.fleet.card(shop.store, turn_id)).result
     assert (report.settled, ended is not None and ended.ok) == (["nak", "ack"], True)
+    assert await shop.refusals() == []
+
+
+class Around:
+    """A store with something that happens before one of its operations."""
+
+    def __init__(self, store: Store, name: str, before: Callable[..., Awaitable[None]]) -> None:
+        self._store = store
+        self._name = name
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name != self._name:
+            return method
+
+        async def after(*args: Any, **more: Any) -> Any:
+            await self._before(*args)
+            return await method(*args, **more)
+
+        return after
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_report_whose_call_ends_while_it_is_received_is_audited_as_late(shop: Shop) -> None:
+    turn_id, card = await shop.sent()
+    await shop.http("PUT", "result-1", shop.result(card))
+    message = encode_callback(await shop.callback(card))
+    assert isinstance(message, BusMessage)
+
+    async def end(*_: Any) -> None:
+        await shop.store.close(card, ToolResult.failed(card.call, Code.TIMEOUT, "It took too long."), [], ran=False)
+
+    store = cast("Store", Around(shop.store, "claim", end))
+    receiver = ReportReceiver(store, shop.fleet.bus, durable="late", project=shop.project)
+    await receiver.handle(Arrived(message))
+
+    assert (await shop.fleet.events(shop.store, turn_id)).count("late_result") == 1
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_report_is_received_although_the_process_died_that_gave_its_service_the_card(shop: Shop) -> None:
+    turn_id, card = await shop.sent()
+    deaths = [StoreUnavailable("the process died")]
+
+    async def die(*_: Any) -> None:
+        if deaths:
+            raise deaths.pop()
+
+    @asynccontextmanager
+    async def open_store() -> AsyncIterator[Store]:
+        yield cast("Store", Around(shop.store, "keep_card", die))
+
+    token = ServiceToken("search", shop.project, frozenset({"search"}), TOKEN)
+    access = Access(services=(token,))
+    shop.app = make_app(Upstream.at("http://127.0.0.1:9"), access=access, cards=CardAccess(open_store))
+    read = [(await shop.http("GET", card.record_id)).status_code for _ in range(2)]
+    await shop.http("PUT", "result-1", shop.result(card))
+    await shop.report(await shop.callback(card))
+
+    ended = await shop.fleet.result(shop.store, turn_id)
+    assert (read, ended.result is not None and ended.result.ok) == ([503, 200], True)
     assert await shop.refusals() == []
 
 

@@ -159,7 +159,9 @@ class ReportReceiver:
             raise ReportRefused("call_held", str(other)) from None
         except Fenced as other:
             raise ReportRefused("stale_epoch", str(other)) from None
-        if held.result is None:
+        if held.result is not None:  # it has ended since it was looked at
+            await self._note_late(view, held, kept, written)
+        else:
             result = await self._shown(view, held, parcel, written)
             row = AuditRow.about(held, "finished", self._clock(), result=result, detail=detail)
             try:

@@ -7,7 +7,6 @@ no service can read it, for the process that receives the report.
 """
 
 import hashlib
-from contextlib import suppress
 
 from toolwire.deliver.endings import unknown
 from toolwire.errors import CallHeld, Conflict, Fenced, NotFound
@@ -16,6 +15,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.registrations import ResultCard
 from toolwire.protocol.values import replace
 from toolwire.record.projects import ProjectStore
+from toolwire.record.rows import new_id
 
 CLAIM_ID = "claim:"
 """How the ids of such tokens begin; no card of a service may be called so."""
@@ -32,8 +32,10 @@ async def hold_for_service(
         return False
     until = now + float(parcel.allowed["timeout_s"]) + _MARGIN_S
     row = AuditRow.about(card, "started", now, detail={"service": service})
+    # Kept before the claim: whoever dies in between, no call is held by a token that nobody can find again.
+    token = await _kept_token(view, card, card.attempt + 1, new_id(), now)
     try:
-        held = await view.claim(card, [row], owner=f"service {service}", until=until)
+        held = await view.claim(card, [row], owner=f"service {service}", until=until, token=token)
     except CallHeld as other:
         return other.owner == f"service {service}"  # it reads the card once more
     except Fenced:  # the turn went on elsewhere, or was canceled
@@ -44,24 +46,31 @@ async def hold_for_service(
         result = unknown(held)
         await view.close(held, result, [AuditRow.about(held, "finished", now, result=result)])
         return False
-    token = held.token.encode()
-    digest = hashlib.sha256(token).hexdigest()
-    kept = ResultCard(
-        held.project, _claim_id(held), held.turn_id, held.call.id, digest, token, _NO_SERVICE, now
-    )  # fmt: skip
-    with suppress(Conflict):  # another one is kept for this attempt: a report is received once this claim is over
-        await view.keep_card(kept)
+    if held.attempt > card.attempt + 1:  # it was claimed by others since its card was looked at
+        await _kept_token(view, held, held.attempt, held.token, now)
     return True
+
+
+async def _kept_token(view: ProjectStore, card: CallCard, attempt: int, token: str, now: float) -> str:
+    """The token for an attempt at a call, as it is kept from now on: the first one that was kept."""
+    body = token.encode()
+    digest = hashlib.sha256(body).hexdigest()
+    card_id = _claim_id(card, attempt)
+    kept = ResultCard(card.project, card_id, card.turn_id, card.call.id, digest, body, _NO_SERVICE, now)
+    try:
+        return (await view.keep_card(kept)).body.decode()
+    except Conflict:
+        return (await view.result_card(card_id)).body.decode()
 
 
 async def with_service_claim(view: ProjectStore, card: CallCard) -> CallCard:
     """The card with the token of the claim that is held for its service, if that is the newest."""
     try:
-        kept = await view.result_card(_claim_id(card))
+        kept = await view.result_card(_claim_id(card, card.attempt))
     except NotFound:
         return card
     return replace(card, token=kept.body.decode()) if kept.author == _NO_SERVICE else card
 
 
-def _claim_id(card: CallCard) -> str:
-    return f"{CLAIM_ID}{card.record_id}:{card.attempt}"
+def _claim_id(card: CallCard, attempt: int) -> str:
+    return f"{CLAIM_ID}{card.record_id}:{attempt}"
