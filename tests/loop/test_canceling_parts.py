@@ -10,7 +10,8 @@ from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Limits, Turn
 from toolwire.protocol.values import replace
-from toolwire.protocol.waits import ForApproval, ForResult
+from toolwire.protocol.waits import ForApproval, ForResult, ForTurn
+from toolwire.record.contract import KeptTurn
 
 NOW, LATER = 100.0, 500.0
 
@@ -61,6 +62,26 @@ async def test_a_turn_whose_holder_is_done_when_it_is_asked_to_stop_ends_at_once
     held = await waiting(store, LATER)
     assert await cancel_turn(store, "t", NOW) == ()
     assert (await store.turn("t")).state == "ended"
+
+
+async def test_a_turn_that_goes_on_before_it_is_taken_over_ends_with_what_it_waits_for_then() -> None:
+    class GoesOn(MemoryStore):
+        async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
+            kept = await super().resume(turn_id, project=project)
+            if turn_id != "parent" or kept.opening.epoch > 2:
+                return kept
+            await self.release(replace(kept.opening, waits=(ForTurn("second"),)))  # a runner went on with it
+            return await super().resume(turn_id, project=project)
+
+    store = GoesOn(clock=lambda: NOW)
+    for turn_id, waits in (("first", ()), ("second", ()), ("parent", (ForTurn("first"),))):
+        await store.begin(Turn(turn_id, waits=waits), runs=False)
+    await cancel_turn(store, "first", NOW)
+    await cancel_turn(store, "parent", NOW)
+
+    assert {turn.id: turn.state for turn in await store.turns()} == dict.fromkeys(
+        ("first", "second", "parent"), "ended"
+    )
 
 
 async def test_only_a_turn_that_waits_for_results_is_looked_through_for_why_it_is_canceled() -> None:

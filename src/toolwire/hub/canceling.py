@@ -1,5 +1,7 @@
 """Ending a turn from outside: what had not run never does, and every call of it has a result."""
 
+from collections.abc import Iterable
+
 from toolwire.deliver.endings import canceled_result
 from toolwire.errors import CallHeld, NotFound
 from toolwire.loop.step import end_turn
@@ -18,13 +20,18 @@ LOOK_AGAIN_S = 10.0
 
 async def turns_waited_for(store: Store, turn_id: str) -> list[str]:
     """The turns of sub-agents that a turn waits for, and those that they wait for, which have not ended."""
+    return await _unended(store, (await store.turn(turn_id)).opening.waits)
+
+
+async def _unended(store: Store, waits: Iterable[Wait]) -> list[str]:
+    """The turns among these waits that have not ended, and those that they wait for."""
     found: dict[str, None] = {}
-    pending = [turn_id]
+    pending = list(waits)
     while pending:
-        for wait in (await store.turn(pending.pop())).opening.waits:
-            if isinstance(wait, ForTurn) and wait.turn_id not in found and await _goes_on(store, wait.turn_id):
-                found[wait.turn_id] = None
-                pending.append(wait.turn_id)
+        wait = pending.pop(0)
+        if isinstance(wait, ForTurn) and wait.turn_id not in found and await _goes_on(store, wait.turn_id):
+            found[wait.turn_id] = None
+            pending += (await store.turn(wait.turn_id)).opening.waits
     return list(found)
 
 
@@ -45,12 +52,11 @@ async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANC
     """
     if (await store.turn(turn_id)).state == "ended":
         return ()
-    waited_for = await turns_waited_for(store, turn_id)
-    # Taken over first: from now on no runner goes on with it because a sub-agent has ended.
+    # Taken over first: from now on no runner goes on with it because a sub-agent has ended, and it waits for no others.
     kept = await store.resume(turn_id)
     turn = kept.opening
     try:
-        for child in waited_for:
+        for child in await _unended(store, turn.waits):
             await cancel_turn(store, child, now, reason)
         cards = await store.calls(turn_id=turn_id, limit=_MOST_CALLS)
         held = [
