@@ -11,7 +11,7 @@ import pytest
 from toolwire import Agent, Grant, MemoryStore, SqliteStore, Tier, tool
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
 from toolwire.define.conformance import report
-from toolwire.errors import Suspended
+from toolwire.errors import StoreUnavailable, Suspended
 from toolwire.hub.canceling import cancel_turn
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import ResultsMessage
@@ -146,6 +146,51 @@ async def test_a_fork_join_that_is_made_again_after_a_crash_begins_nothing_twice
         with pytest.raises(Suspended) as again:
             await office.boss().resume(waiting.value.turn_id)
         assert again.value.waits == waiting.value.waits
+
+    assert len(await office.hands()) == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "tasks"),
+    [
+        (JOIN, ["one", "three", "two"]),
+        (call("ask_expert", expert_profile="hand", question="one"), ["one"]),
+        (call("delegate_async", target_strategy="new", target_ref="hand", instruction="one"), ["one"]),
+        (call("launch_principal", profile_name="hand", instruction="one"), ["one"]),
+    ],
+)
+async def test_a_store_that_is_away_for_a_moment_does_not_let_a_turn_go_on_without_its_tasks(
+    made: Any, tasks: list[str]
+) -> None:
+    class Away(MemoryStore):
+        asked = 0
+
+        async def reserve_share(self, *args: Any, **more: Any) -> Any:
+            self.asked += 1
+            if self.asked == len(tasks):
+                raise StoreUnavailable("the store is away")
+            return await super().reserve_share(*args, **more)
+
+    office = Office(Away())
+    with pytest.raises(Suspended) as waiting:
+        await office.boss(made).ask("Do all")
+    [wait] = waiting.value.waits
+    office.clock.advance(2)
+    await office.run({"one": "1", "two": "2", "three": "3"}, "All done.")
+
+    [result] = await results(office.store, waiting.value.turn_id)
+    assert isinstance(wait, Until)
+    assert result.ok, result.error
+    assert [(question, state) for question, state, _ in await office.hands()] == [(one, "ended") for one in tasks]
+
+
+async def test_a_task_is_given_where_another_project_has_a_turn_of_the_same_name(office: Office) -> None:
+    other = office.boss()
+    other.project = "other"
+    for boss in (office.boss(), other):
+        await boss.begin("Do all", turn_id="one")
+    with pytest.raises(Suspended):
+        await office.boss(JOIN).resume("one")
 
     assert len(await office.hands()) == 3
 

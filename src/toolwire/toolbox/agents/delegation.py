@@ -25,7 +25,7 @@ from toolwire.protocol.tools import Effect, Tier
 from toolwire.protocol.turns import EndReason, Turn
 from toolwire.protocol.values import replace
 from toolwire.record.contract import KeptTurn, Store, TurnSummary
-from toolwire.record.projects import of_project
+from toolwire.record.projects import ProjectStore, of_project
 from toolwire.toolbox.agents.workers import (
     DelegatedWork,
     Delegation,
@@ -146,15 +146,14 @@ class SubAgents:
             raise
         except BaseException:
             with suppress(StoreError):
-                await asyncio.shield(self._settle(work, await self._so_far(work.turn_id)))
+                await asyncio.shield(self._settle(work, await self._so_far(work)))
             raise
         await self._settle(work, answer.turn.used())
         return _told(delegation, answer)
 
     async def _begun_before(self, delegation: Delegation) -> TurnSummary | None:
         """The turn that this very call began before it had to wait."""
-        context = delegation.context
-        store = of_project(self.store, context.project)
+        context, store = delegation.context, self._store(delegation)
         try:
             if (await store.turn(context.turn_id)).opening.epoch == 1:
                 return None
@@ -169,7 +168,8 @@ class SubAgents:
 
     async def _go_on(self, delegation: Delegation, begun: TurnSummary, seconds: float) -> Answer:
         """The answer of a turn that waited: it goes on here, or has ended elsewhere meanwhile."""
-        kept = await self.store.turn(begun.id)
+        store = self._store(delegation)
+        kept = await store.turn(begun.id)
         share = Allotment(kept.opening.grant.max_calls)
         work = DelegatedWork(delegation, share, own_time=kept.opening.limits.own_time, turn_id=begun.id)
         agent = await self._agent(work, seconds)
@@ -184,7 +184,7 @@ class SubAgents:
             except Fenced:  # a runner goes on with it; the caller waits until it has ended
                 raise Suspended(begun.id, ()) from None
         # Of tokens and money, what was reserved stays so: how much that was is not on record.
-        await self.store.release_unused(delegation.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
+        await store.release_unused(delegation.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
         return _told(delegation, answer)
 
     async def keep(self, delegation: Delegation, turn_id: str, seconds: float, parts: int = 1) -> KeptTurn:
@@ -194,7 +194,7 @@ class SubAgents:
         Raises ToolFailure.
         """
         work = DelegatedWork(delegation, await self._share(delegation, parts), own_time=True)
-        store = of_project(self.store, delegation.context.project)
+        store = self._store(delegation)
         try:
             agent = await self._agent(work, seconds)
             if agent.grant.wary and await self._tainted(delegation):
@@ -249,9 +249,7 @@ class SubAgents:
         most = min(allowed, delegation.worker.grant.max_calls)
         if parts > 1:  # something stays for the one that waits for all of them
             most = max(min(most, allowed // (parts + 1)), 1)
-        allotment = await self.store.reserve_share(
-            delegation.root, together, most, question=question, project=delegation.context.project
-        )
+        allotment = await self._store(delegation).reserve_share(delegation.root, together, most, question=question)
         if allotment is None:
             raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
         return allotment
@@ -283,27 +281,29 @@ class SubAgents:
     async def _root(self, delegation: Delegation) -> KeptTurn | None:
         """The turn of the person's question, if it is on record here."""
         try:
-            return await self.store.turn(delegation.root)
+            return await self._store(delegation).turn(delegation.root)
         except NotFound:
             return None
 
     async def _settle(self, work: DelegatedWork, used: Spending) -> None:
-        await self.store.release_unused(
-            work.delegation.root, work.share.held - used, project=work.delegation.context.project
-        )
+        await self._store(work.delegation).release_unused(work.delegation.root, work.share.held - used)
 
-    async def _so_far(self, turn_id: str) -> Spending:
+    async def _so_far(self, work: DelegatedWork) -> Spending:
         """What a turn has used that came to no answer."""
-        if not turn_id:
+        if not work.turn_id:
             return Spending()
-        return sum(map(_used, (await self.store.turn(turn_id)).events), Spending())
+        return sum(map(_used, (await self._store(work.delegation).turn(work.turn_id)).events), Spending())
+
+    def _store(self, delegation: Delegation) -> ProjectStore:
+        """What the project of a delegation sees of the store."""
+        return of_project(self.store, delegation.context.project)
 
     async def _tainted(self, delegation: Delegation) -> bool:
         """Whether what is asked for now, or was before in this thread, rests on untrusted content."""
         if inherits_taint(delegation.context.grant.rules):
             return True
         try:
-            store = of_project(self.store, delegation.context.project)
+            store = self._store(delegation)
             asking = await store.turn(delegation.context.turn_id)
             before = await store.turn(delegation.after) if delegation.after else None
         except NotFound:

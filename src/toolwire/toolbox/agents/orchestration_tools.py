@@ -1,18 +1,29 @@
 """Tools that hand work to agents which run as turns of their own, on whichever machine: see `orchestration`."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Literal, TypedDict
 
 from toolwire.define.fields import Field
+from toolwire.errors import StoreUnavailable, Suspended
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.waits import Until
 from toolwire.record.projects import of_project
 from toolwire.toolbox.agents import orchestration
 from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.orchestration import MOST_TASKS, USUAL_JOIN_S, Delegated, JoinedTask, Strategy, WorkOrder
 from toolwire.toolbox.kinds import listening, sending
+
+_RETRY_S = 1.0
+_TIME_S = 120.0
+"""All that these tools do is to write and read some rows, and what they have begun goes on without them."""
+
+_keeping = partial(sending, effect=Effect.IDEMPOTENT, timeout_s=_TIME_S, max_timeout_s=_TIME_S)
+"""Keeps on record what others are to do."""
 
 Instruction = Annotated[str, Field(min_length=1, max_length=50_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -73,17 +84,29 @@ class AgentOutput(TypedDict):
 def orchestration_tools(sub_agents: SubAgents, clock: Callable[[], float] = time.time) -> tuple[Tool, ...]:
     """All of them, over the profiles of the sub-agents."""
     return (
-        delegate_async_tool(sub_agents),
-        ask_expert_tool(sub_agents),
-        launch_principal_tool(sub_agents),
+        delegate_async_tool(sub_agents, clock),
+        ask_expert_tool(sub_agents, clock),
+        launch_principal_tool(sub_agents, clock),
         fork_join_tool(sub_agents, clock),
-        provision_agent_tool(sub_agents),
+        provision_agent_tool(sub_agents, clock),
         call_result_tool(sub_agents),
     )
 
 
-def delegate_async_tool(sub_agents: SubAgents) -> Tool:
-    @sending(name="delegate_async", effect=Effect.IDEMPOTENT)
+@contextmanager
+def _later_without_store(clock: Callable[[], float]) -> Iterator[None]:
+    """Let the call wait where the store is away, and be made again.
+
+    As a failure it would be told to a model that goes on, while agents work that it does not know of.
+    """
+    try:
+        yield
+    except StoreUnavailable:
+        raise Suspended("", (Until(clock() + _RETRY_S, "the store"),)) from None
+
+
+def delegate_async_tool(sub_agents: SubAgents, clock: Callable[[], float]) -> Tool:
+    @_keeping(name="delegate_async")
     async def delegate_async(
         context: Context, target_strategy: Strategy, target_ref: ProfileName | Name, instruction: Instruction
     ) -> DelegatedOutput:
@@ -94,15 +117,15 @@ def delegate_async_tool(sub_agents: SubAgents) -> Tool:
             target_ref: The profile (see agents_list) for a new agent; the session or name of one to reuse.
             instruction: What to do, with everything that it must know.
         """
-        return _accepted(
-            await orchestration.delegate(sub_agents, context, WorkOrder(target_strategy, target_ref, instruction))
-        )
+        order = WorkOrder(target_strategy, target_ref, instruction)
+        with _later_without_store(clock):
+            return _accepted(await orchestration.delegate(sub_agents, context, order))
 
     return delegate_async
 
 
-def launch_principal_tool(sub_agents: SubAgents) -> Tool:
-    @sending(name="launch_principal", effect=Effect.IDEMPOTENT)
+def launch_principal_tool(sub_agents: SubAgents, clock: Callable[[], float]) -> Tool:
+    @_keeping(name="launch_principal")
     async def launch_principal(
         context: Context, profile_name: ProfileName, instruction: Instruction
     ) -> DelegatedOutput:
@@ -112,13 +135,15 @@ def launch_principal_tool(sub_agents: SubAgents) -> Tool:
             profile_name: Which agent, of those in agents_list.
             instruction: Its goal, with everything that it must know.
         """
-        return _accepted(await orchestration.delegate(sub_agents, context, WorkOrder("new", profile_name, instruction)))
+        order = WorkOrder("new", profile_name, instruction)
+        with _later_without_store(clock):
+            return _accepted(await orchestration.delegate(sub_agents, context, order))
 
     return launch_principal
 
 
-def ask_expert_tool(sub_agents: SubAgents) -> Tool:
-    @sending(name="ask_expert", effect=Effect.IDEMPOTENT, untrusted=True)
+def ask_expert_tool(sub_agents: SubAgents, clock: Callable[[], float]) -> Tool:
+    @_keeping(name="ask_expert", untrusted=True)
     async def ask_expert(
         context: Context, expert_profile: ProfileName, question: Instruction, include_history: bool = False
     ) -> ExpertOutput:
@@ -129,10 +154,11 @@ def ask_expert_tool(sub_agents: SubAgents) -> Tool:
             question: The question, with everything that it must know.
             include_history: Whether it is told what this turn was asked.
         """
-        if include_history:
-            asked = (await of_project(sub_agents.store, context.project).turn(context.turn_id)).opening.question
-            question = f"{question}\n\nThe question behind this one was:\n{asked}"
-        one, kept = await orchestration.ask(sub_agents, context, WorkOrder("new", expert_profile, question))
+        with _later_without_store(clock):
+            if include_history:
+                asked = (await of_project(sub_agents.store, context.project).turn(context.turn_id)).opening.question
+                question = f"{question}\n\nThe question behind this one was:\n{asked}"
+            one, kept = await orchestration.ask(sub_agents, context, WorkOrder("new", expert_profile, question))
         assert kept.ending is not None
         return {
             "agent": one.agent,
@@ -146,7 +172,7 @@ def ask_expert_tool(sub_agents: SubAgents) -> Tool:
 
 
 def fork_join_tool(sub_agents: SubAgents, clock: Callable[[], float]) -> Tool:
-    @sending(name="fork_join", effect=Effect.IDEMPOTENT, untrusted=True)
+    @_keeping(name="fork_join", untrusted=True)
     async def fork_join(
         context: Context,
         tasks: Annotated[list[TaskInput], Field(min_length=1, max_length=MOST_TASKS)],
@@ -161,16 +187,17 @@ def fork_join_tool(sub_agents: SubAgents, clock: Callable[[], float]) -> Tool:
             deadline_seconds: How long all of them together may take; those that have not ended by then are canceled.
         """
         orders = [WorkOrder(one["target_strategy"], one["target_ref"], one["instruction"]) for one in tasks]
-        joined = await orchestration.join(
-            sub_agents, context, orders, clock(), fail_fast=fail_fast, deadline_s=deadline_seconds
-        )  # fmt: skip
+        with _later_without_store(clock):
+            joined = await orchestration.join(
+                sub_agents, context, orders, clock(), fail_fast=fail_fast, deadline_s=deadline_seconds
+            )  # fmt: skip
         return {"status": _together(joined), "results": [_task(place, one) for place, one in enumerate(joined)]}
 
     return fork_join
 
 
-def provision_agent_tool(sub_agents: SubAgents) -> Tool:
-    @sending(name="provision_agent", effect=Effect.IDEMPOTENT)
+def provision_agent_tool(sub_agents: SubAgents, clock: Callable[[], float]) -> Tool:
+    @_keeping(name="provision_agent")
     async def provision_agent(
         context: Context,
         action: Action,
@@ -189,11 +216,12 @@ def provision_agent_tool(sub_agents: SubAgents) -> Tool:
             display_name: How it is called, for it to know.
         """
         profile = profile_name
-        if action == "derive":
-            like = await orchestration.find_agent(sub_agents, context, derived_from)
-            profile = like.agent
         about = f"You are {display_name or agent_id}. You will be given work in this session."
-        one = await orchestration.provision(sub_agents, context, agent_id, profile, about, new=action != "ensure")
+        with _later_without_store(clock):
+            if action == "derive":
+                like = await orchestration.find_agent(sub_agents, context, derived_from)
+                profile = like.agent
+            one = await orchestration.provision(sub_agents, context, agent_id, profile, about, new=action != "ensure")
         return {"agent_id": agent_id, "session": one.session, "profile": one.agent}
 
     return provision_agent
