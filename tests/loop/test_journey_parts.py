@@ -37,6 +37,7 @@ from toolwire.protocol.tracing import TraceContext
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult, ForTurn, Wait
+from toolwire.record.story import receipt
 from toolwire.testing import FrozenClock
 
 TURN = Turn("t", agent="ann", grant=Grant(Tier.RUN, roots=("/w",)))
@@ -187,6 +188,14 @@ async def test_a_refused_call_costs_nothing_and_one_that_ran_costs_a_call() -> N
     [receipt] = await detached.run(allowed(), detached=True, agreed=DETACHES)
     assert "runs on its own" in receipt.text
     assert (detached.events, await detached.rows()) == ([], [])
+
+
+async def test_a_detached_call_that_has_ended_before_its_turn_goes_on_is_told_as_on_record() -> None:
+    """Its turn is told the same whenever it is taken up: `record.story` gives the receipt, too."""
+    house, call = House(), ToolCall("paint", {}, "c")
+    [told] = await house.run(allowed(), detached=True, agreed=DETACHES, result=done(call, "red"))
+
+    assert told == receipt(call)
 
 
 async def test_a_call_that_a_dead_process_began_is_unknown_and_charged_unless_it_may_run_again() -> None:

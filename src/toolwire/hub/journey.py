@@ -102,10 +102,10 @@ class Journey:
     async def finish(self) -> ToolResult | Waiting:
         """The one result of the call, whatever happens on the way, or what it waits for."""
         one, decision = self._one, self._one.decision
+        if one.card.detached:  # ended or not: what the model was told stays what it was told
+            return receipt(one.card.call)
         if one.card.result is not None:  # it was answered before: the record wins
             return self._tell_finished(one.card.result, replayed=not isinstance(decision, Denied))
-        if one.card.detached:
-            return receipt(one.card.call)
         try:
             if type(decision) is Allowed and not one.interrupted:  # as nearly always
                 outcome = await self._start(decision)
