@@ -214,7 +214,7 @@ def test_an_unknown_local_model_is_refused_with_the_known_ones() -> None:
 
 
 async def test_an_adapter_that_is_not_there_is_named(tmp_path: Path) -> None:
-    chat = LocalChat(LocalEngine(weights_of("smollm2"), adapter=tmp_path / "mine.gguf"), "mine")
+    chat = LocalChat(lambda: LocalEngine(weights_of("smollm2"), adapter=tmp_path / "mine.gguf"), "mine")
     with pytest.raises(ModelUnavailable, match=r"mine\.gguf"):
         await ask(chat, SUM)
 

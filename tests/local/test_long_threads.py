@@ -3,7 +3,7 @@
 from toolwire import Agent, Limits, MemoryStore
 from toolwire.loop.compaction import QUESTION
 from toolwire.models.local import open_local
-from toolwire.models.local_engine import CONTEXT_TOKENS
+from toolwire.models.local_dialogue import CONTEXT_TOKENS
 from toolwire.testing import ScriptedModel
 
 # Its sentences differ, since the model repeats what is repeated until its answer is as long as it may be.

@@ -45,7 +45,7 @@ class Pen:
 
 async def written(text: str, *messages: Message) -> tuple[Reply, list[Delta]]:
     shown: list[Delta] = []
-    reply = await LocalChat(Pen(text), "pen").ask(Request(messages, (LOCK,)), shown.append)  # type: ignore[arg-type]
+    reply = await LocalChat(lambda: Pen(text), "pen").ask(Request(messages, (LOCK,)), shown.append)  # type: ignore[arg-type,return-value]
     return reply, shown
 
 

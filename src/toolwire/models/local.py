@@ -8,16 +8,16 @@ import json
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwire.errors import ModelRefused
+from toolwire.lazy import lazy_module
 from toolwire.models import local_dialogue as dialogue
 from toolwire.models.local_answers import outcome, untold
-from toolwire.models.local_engine import CONTEXT_TOKENS, GeneratedText, LocalEngine, TooLong, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.local_repair import repair_text
-from toolwire.models.weights import weights_of
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import (
     CallDelta,
@@ -32,6 +32,14 @@ from toolwire.protocol.chat import (
 )
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
+
+if TYPE_CHECKING:
+    from toolwire.models import local_engine, weights
+    from toolwire.models.local_engine import GeneratedText, LocalEngine
+else:
+    # Loaded with the first question.
+    local_engine = lazy_module("toolwire.models.local_engine")
+    weights = lazy_module("toolwire.models.weights")
 
 ADAPTERS = Path(__file__).parent / "adapters"
 # What each model is made of: the base weights, and the adapter that was trained for them.
@@ -51,20 +59,29 @@ def open_local(model: str = "smollm2", *, adapter: Path | None = None, threads: 
         raise ModelRefused(f"no local model is called {model[:40]!r}; known are {', '.join(_MODELS)}")
     base, own = _MODELS[model]
     trained = adapter or (ADAPTERS / own if own else None)
-    return LocalChat(shared_engine(weights_of(base), adapter=trained, threads=threads), model)
+    return LocalChat(partial(_engine_of, base, trained, threads), model)
+
+
+def _engine_of(base: str, adapter: Path | None, threads: int | None) -> "LocalEngine":
+    return local_engine.shared_engine(weights.weights_of(base), adapter=adapter, threads=threads)
 
 
 class LocalChat:
     """A small model that runs in this process, without key, cost or network."""
 
     most_tools = MOST_TOOLS
-    window_tokens = CONTEXT_TOKENS
+    window_tokens = dialogue.CONTEXT_TOKENS
     longest_question = dialogue.REQUEST_CHARS
 
-    def __init__(self, engine: LocalEngine, model: str) -> None:
-        self.engine = engine
+    def __init__(self, open_engine: "Callable[[], LocalEngine]", model: str) -> None:
         self.name = f"local:{model}"
+        self._open_engine = open_engine
         self._lease: weakref.finalize[[], LocalChat] | None = None
+
+    @cached_property
+    def engine(self) -> "LocalEngine":
+        """What runs the model."""
+        return self._open_engine()
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         """Answer once; see ChatModel. Raises ModelError, and nothing else."""
@@ -111,7 +128,7 @@ class LocalChat:
             teller = _Teller(show, _Calls(request.messages, tools))
             try:
                 written = self._write(messages, request, tools, teller, halted)
-            except TooLong:
+            except local_engine.TooLong:
                 fewer = _shorter(messages)
                 if len(fewer) == len(messages):
                     raise ModelRefused("the request does not fit the memory of the local model") from None
@@ -127,7 +144,7 @@ class LocalChat:
         tools: Sequence[Tool],
         teller: "_Teller",
         halted: Callable[[], bool],
-    ) -> GeneratedText:
+    ) -> "GeneratedText":
         return self.engine.write(
             dialogue.render(messages, tools),
             slot=-1,
@@ -139,7 +156,7 @@ class LocalChat:
         )
 
     def _reply(
-        self, written: GeneratedText, request: Request, teller: "_Teller", problems: tuple[Problem, ...]
+        self, written: "GeneratedText", request: Request, teller: "_Teller", problems: tuple[Problem, ...]
     ) -> Reply:
         calls = teller.end()
         known: dict[str, Any] = {"usage": written.usage, "model": self.engine.weights.name, "problems": problems}

@@ -16,6 +16,9 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 
+CONTEXT_TOKENS = 4096
+"""What the model reads and writes in one go; the lengths below make a usual turn fit."""
+
 NAME_CHARS = 64
 PURPOSE_CHARS = 100
 LINE_CHARS = 240

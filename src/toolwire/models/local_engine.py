@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
 from toolwire.lazy import lazy_module
+from toolwire.models.local_dialogue import CONTEXT_TOKENS
 from toolwire.models.weights import Weights
 from toolwire.protocol.chat import Usage
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 else:
     xllamacpp = lazy_module("xllamacpp")  # loaded with the first question
 
-CONTEXT_TOKENS = 4096
 SLOTS = 4
 SEED = 7
 
