@@ -21,7 +21,6 @@ from toolwire.assemble.grants import grant_of, require_needed
 from toolwire.assemble.interaction import Interaction, Unattended
 from toolwire.assemble.models import learns_formats, model_of
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.services import executor_of, uses_bus
 from toolwire.assemble.specs import (
     GENERAL,
     WORKFLOW,
@@ -38,6 +37,7 @@ from toolwire.assemble.tools import built_in_names, tool_dependencies, toolbox_o
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolFailure
 from toolwire.execute.contract import Executor
+from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.hub.event_hub import EventHub, Telemetry
 from toolwire.hub.resuming import require_still_granted
 from toolwire.hub.services import Tell
@@ -52,7 +52,7 @@ from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
-    from toolwire.assemble import background_turns, bus_link, records, registry, webhook
+    from toolwire.assemble import background_turns, bus_link, records, registry, services, webhook
     from toolwire.assemble.bus_link import BusLink
     from toolwire.assemble.device_link import DeviceLink
     from toolwire.breadcrumbs import specialists as specialist_agents
@@ -76,6 +76,7 @@ else:
     specialist_agents = lazy_module("toolwire.breadcrumbs.specialists")
     records = lazy_module("toolwire.assemble.records")
     registry = lazy_module("toolwire.assemble.registry")
+    services = lazy_module("toolwire.assemble.services")
     dispatcher = lazy_module("toolwire.fleet.dispatcher")
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
@@ -109,7 +110,7 @@ async def open_agent(
     One that `resumes` a turn has no tools that the turn had not. Of the built-in tools `only` the named
     one is made, for a single call. What the model says is kept in the file `record`, if there is one.
     """
-    if uses_bus(project):
+    if project.uses_bus():
         await registry.load_offered_tools(project, store)
     async with AsyncExitStack() as closing:
         on_devices = await _devices(project, store, closing, only)
@@ -117,7 +118,7 @@ async def open_agent(
         model = await _model(project, store, spec.model, record, closing)
         tell = await _notifier(project, closing)
         telemetry = telemetry_of(project)
-        over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
+        over_bus = _dispatcher(project, store, link, closing) if project.uses_bus() else None
         held = await closing.enter_async_context(AsyncExitStack())  # what tools open; closed after the agent
         kept = _AgentRecords(project, store, held)
         made = _AgentFactory(
@@ -305,7 +306,9 @@ class _AgentFactory:
     def executor(self) -> Executor:
         """What runs the calls of one agent."""
         on_devices = None if self.on_devices is None else self.on_devices.executor(leaves_turns=self.leaves_turns)
-        return executor_of(self.project, self.over_bus, on_devices)
+        if not self.project.settings.services and self.over_bus is None and on_devices is None:
+            return InProcessExecutor()
+        return services.router_of(self.project, self.over_bus, on_devices)
 
     def tools(self, closing: AsyncExitStack, only: str) -> Toolbox:
         """The tools of the project with all that they hold, closed at the end."""

@@ -53,6 +53,16 @@ class ProjectFolder:
     def uses_devices(self) -> bool:
         return self.settings.edge.url is not None
 
+    def uses_bus(self) -> bool:
+        """Whether its calls may be sent over a bus. Raises SettingsError where they must, and there is none."""
+        for name, one in self.settings.services.items():
+            if one.via == "bus" and self.settings.bus.kind == "in-process":
+                raise SettingsError(
+                    f"services.{name}.via = bus needs a broker that other processes reach: "
+                    "set bus.kind = nats and bus.url"
+                )
+        return self.settings.bus.kind != "in-process"
+
     @property
     def has_skills(self) -> bool:
         """Whether any skill could be there, or the settings speak of them."""

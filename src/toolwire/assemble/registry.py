@@ -6,7 +6,6 @@ from typing import Any
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.services import uses_bus
 from toolwire.assemble.stores import store_of
 from toolwire.define.service_files import LARGEST_FILE
 from toolwire.define.service_rows import (
@@ -59,7 +58,7 @@ def offered_tools(project: ProjectFolder) -> tuple[Tool, ...]:
 
     They are read once, unless `load_offered_tools` has read them. Raises SettingsError.
     """
-    if not uses_bus(project):
+    if not project.uses_bus():
         return ()
     if not project.registered:
         run_sync(_load_from_store(project))
@@ -68,7 +67,7 @@ def offered_tools(project: ProjectFolder) -> tuple[Tool, ...]:
 
 async def load_offered_tools(project: ProjectFolder, store: RegistryStore | None) -> None:
     """Read the registered tools as they are now. Raises SettingsError."""
-    if uses_bus(project):
+    if project.uses_bus():
         found = await registry_of(project, store)
         try:
             project.registered[:] = [found.tools(project.name, project.settings.registry.versions)]

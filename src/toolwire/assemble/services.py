@@ -30,26 +30,12 @@ SOCKETS = "sockets"
 _MOST_LINKS = 40  # as the kernel has it
 
 
-def executor_of(
-    project: ProjectFolder, over_bus: Executor | None = None, on_devices: Executor | None = None
-) -> Executor:
+def router_of(project: ProjectFolder, over_bus: Executor | None, on_devices: Executor | None) -> Executor:
     """What runs the calls of a project: in this process, in workers at sockets, and, given that, elsewhere."""
     sockets = {name: one for name, one in project.settings.services.items() if one.via == "socket"}
-    if not sockets and over_bus is None and on_devices is None:
-        return InProcessExecutor()
     tokens = {safe_address(project, name, one): token_of(project, name, one) for name, one in sockets.items()}
     at_sockets = service.ServiceExecutor(tokens) if sockets else None
     return router.Router(InProcessExecutor(), service=at_sockets, edge=on_devices, bus=over_bus)
-
-
-def uses_bus(project: ProjectFolder) -> bool:
-    """Whether calls of a project may be sent over a bus. Raises SettingsError where they must, and there is none."""
-    for name, one in project.settings.services.items():
-        if one.via == "bus" and project.settings.bus.kind == "in-process":
-            raise SettingsError(
-                f"services.{name}.via = bus needs a broker that other processes reach: set bus.kind = nats and bus.url"
-            )
-    return project.settings.bus.kind != "in-process"
 
 
 def require_name_for_bus(project: ProjectFolder) -> None:
@@ -69,14 +55,9 @@ def subject_of(name: str) -> str:
     return f"{ROOT}.{VERSION}.{PROJECT_MARK}.{CHANNEL_MARK}.cmd.tool.{name}"
 
 
-def is_served(project: ProjectFolder, tool: str) -> bool:
-    """Whether the settings say that a tool runs in a worker."""
-    return any(tool in one.tools for one in project.settings.services.values())
-
-
-def sends_over_bus(project: ProjectFolder) -> bool:
-    """Whether calls of any tools of this process go to workers behind the bus."""
-    return any(one.via == "bus" for one in project.settings.services.values())
+def runs_elsewhere(project: ProjectFolder, tool: str) -> bool:
+    """Whether a tool may run in a worker: the settings name it, or calls of any tools go to workers behind the bus."""
+    return any(tool in one.tools or one.via == "bus" for one in project.settings.services.values())
 
 
 def with_services(project: ProjectFolder, own: Toolbox) -> Toolbox:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from toolwire.assemble.devices import device_tools, tools_of_known_devices
 from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.services import is_served, sends_over_bus, uses_bus, with_services
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import DeferredTool, Toolbox
 from toolwire.errors import SettingsError, ToolwireError
@@ -25,13 +24,14 @@ from toolwire.settings.schema import GrantSettings
 from toolwire.toolbox.registry import BUILT_IN, STANDARD, ToolDependencies, deferred_tools, tool_names
 
 if TYPE_CHECKING:
-    from toolwire.assemble import project_modules, registry, remote_workspace
+    from toolwire.assemble import project_modules, registry, remote_workspace, services
     from toolwire.execute import toolchains
     from toolwire.toolbox.web import local_index, search
 else:
     project_modules = lazy_module("toolwire.assemble.project_modules")
     registry = lazy_module("toolwire.assemble.registry")
     remote_workspace = lazy_module("toolwire.assemble.remote_workspace")
+    services = lazy_module("toolwire.assemble.services")
     toolchains = lazy_module("toolwire.execute.toolchains")
     local_index = lazy_module("toolwire.toolbox.web.local_index")
     search = lazy_module("toolwire.toolbox.web.search")
@@ -52,12 +52,13 @@ def toolbox_of(
     if project.settings.workspace.remote is not None:
         given = remote_workspace.on_remote(project.settings, given)
     is_alone = only in names and only not in chosen.exclude and (not chosen.include or only in chosen.include)
-    is_alone = is_alone and not is_served(project, only) and not sends_over_bus(project)
+    workers = project.settings.services
+    is_alone = is_alone and not (workers and services.runs_elsewhere(project, only))
     own = every = _with_own_tools(project, deferred_tools([only] if is_alone else names, given))
     own.get("websearch")  # made now, since its settings may be wrong; the others are made when they are used
-    if project.settings.services and not is_worker:
-        own = every = with_services(project, own)
-    if not is_alone and not is_worker and uses_bus(project):
+    if workers and not is_worker:
+        own = every = services.with_services(project, own)
+    if not is_alone and not is_worker and project.uses_bus():
         own = every = _with_registered(project, own)
     taken = (*names, *own.names)
     withheld: list[Tool] = []

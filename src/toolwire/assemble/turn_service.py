@@ -21,7 +21,6 @@ from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.record_jobs import RecordJobs
 from toolwire.assemble.requested_agents import choose_agent, choose_model, restrict_tools
-from toolwire.assemble.services import uses_bus
 from toolwire.assemble.specs import spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.telemetry import tell_end
@@ -104,7 +103,7 @@ class TurnService:
             keeper = EventKeeper(store)
             stop_watching = self._events.watch(lambda event: keeper.add(event, self.log.add(event)), deltas=True)
             keeping = asyncio.create_task(keeper.run(), name="toolwire-events")
-            link = BusLink(self.project, store) if uses_bus(self.project) else None
+            link = BusLink(self.project, store) if self.project.uses_bus() else None
             opened = partial(open_agent_of, project=self.project, store=store, flags={}, events=self._events, link=link)
             staying = link.arrivals.staying if link is not None else lambda: 0
             self._store, self._runner = store, TurnRunner(store, opened, tell=self._ran, staying=staying)

@@ -15,7 +15,6 @@ from toolwire.assemble.agents import open_agent_of
 from toolwire.assemble.devices import holding_devices
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.served_projects import ServedProjects
-from toolwire.assemble.services import uses_bus
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.telemetry import serving_metrics, start_metrics, telemetry_of, tell_end
 from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
@@ -128,7 +127,7 @@ async def _run(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with store_of(place) as view, holding_devices(place, view), AsyncExitStack() as closing:
         store = view.whole if served.is_shared else view
-        links = _links(served, view, closing) if uses_bus(place) else {}
+        links = _links(served, view, closing) if place.uses_bus() else {}
 
         def opened(turn: Turn) -> AbstractAsyncContextManager[Agent]:
             own = served.open(turn.project) if served.is_shared else place

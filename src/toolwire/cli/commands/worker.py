@@ -23,7 +23,6 @@ from toolwire.assemble.services import (
     safe_address,
     subject_of,
     token_of,
-    uses_bus,
 )
 from toolwire.assemble.state_ownership import require_own
 from toolwire.assemble.stores import store_of
@@ -167,7 +166,7 @@ async def _serve_bus(
     served: ServedProjects, name: str, service: ServiceSettings, at_once: int, drain_s: float
 ) -> None:  # fmt: skip
     place = served.own
-    uses_bus(place)
+    place.uses_bus()
     require_name_for_bus(place)
     filled = TargetSubject.parse(subject_of(name)).filter
     async with store_of(place) as store, AsyncExitStack() as closing:
