@@ -13,8 +13,8 @@ from toolwire.record.contract import Store
 from toolwire.record.owners import Owners
 from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
-from toolwire.record.turnstile import SHARE, WriteQueue
 from toolwire.record.warm import WarmLog
+from toolwire.record.write_queue import SHARE, WriteQueue
 from toolwire.record.writer import Writer
 
 from .conftest import NOW

@@ -19,9 +19,9 @@ from toolwire.record.owners import Owners
 from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
 from toolwire.record.transaction import MAX_KNOWN, Cache
-from toolwire.record.turnstile import ALONE, WriteQueue
 from toolwire.record.warm import WarmLog
-from toolwire.record.writer import COPY_LOG, ChangeGroup, Writer
+from toolwire.record.write_queue import ALONE, ChangeGroup, WriteQueue
+from toolwire.record.writer import COPY_LOG, Writer
 
 from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, success

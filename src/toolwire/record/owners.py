@@ -32,6 +32,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _pwrite = ctypes.PyDLL(None).pwrite
 _pwrite.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long)
 _pwrite.restype = ctypes.c_ssize_t
+_IN_USE = "SELECT DISTINCT owner FROM turns INDEXED BY turns_running WHERE state = 'running' AND owner IS NOT NULL"
 _READ = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -212,6 +213,11 @@ class Owners:
             return self._monotonic() <= float(until)
         except ValueError:
             return True
+
+
+def owners_in_use(connection: sqlite3.Connection) -> frozenset[str]:
+    """The names of those who own turns, alive or not."""
+    return frozenset(owner for (owner,) in connection.execute(_IN_USE))
 
 
 def mark_key(turn_id: str, call_id: str) -> bytes:

@@ -297,11 +297,6 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive_on: AliveOn, projec
     return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls, _ending(ending))
 
 
-def owners_in_use(connection: sqlite3.Connection) -> frozenset[str]:
-    """The names of those who own turns, alive or not."""
-    return frozenset(owner for (owner,) in connection.execute(_RUNNING_OWNERS.all, (None,)))
-
-
 def turns(
     connection: sqlite3.Connection, limit: int, state: str | None, alive_on: AliveOn, project: str | None = None
 ) -> list[TurnSummary]:

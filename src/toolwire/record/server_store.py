@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Self
 
 from toolwire.protocol.checked import folder
-from toolwire.record import reads
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.faults import to_store_error
 from toolwire.record.lease_rows import LeaseRows, suspended_too
-from toolwire.record.owners import Owners
+from toolwire.record.owners import Owners, owners_in_use
 from toolwire.record.ownership import prepare, writer_name
 from toolwire.record.reader import Reader
 from toolwire.record.sqlite import Clocks, SqliteStore
@@ -84,6 +83,6 @@ def _prepared(connect: Connect, migrate: Callable[[sqlite3.Connection], None]) -
     connection = connect()
     try:
         migrate(connection)
-        return reads.owners_in_use(connection)
+        return owners_in_use(connection)
     finally:
         connection.close()

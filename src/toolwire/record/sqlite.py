@@ -41,7 +41,6 @@ from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.artifacts import Artifacts
-from toolwire.record.batched_reads import BatchedReads
 from toolwire.record.bodies import DatabaseBodies, FolderBodies
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import ChangeTime, OpenCard, new_change_time, open_card
@@ -65,9 +64,9 @@ from toolwire.record.contract import (
 from toolwire.record.faults import to_store_error
 from toolwire.record.ledger import Claim
 from toolwire.record.liveness import LEASE_S, Liveness
-from toolwire.record.owners import Owners
+from toolwire.record.owners import Owners, owners_in_use
 from toolwire.record.ownership import open_folder, prepare, signature
-from toolwire.record.reader import Reader
+from toolwire.record.reader import BatchedReads, Reader, ThreadCache
 from toolwire.record.record_store import SqliteRecordStore
 from toolwire.record.retention import AT_FULL_SPEED, AuditCut, KeepLimits, Pruned, PrunePace, Retention
 from toolwire.record.rows import (
@@ -91,7 +90,6 @@ from toolwire.record.rows import (
     waits_json,
 )
 from toolwire.record.tally import day_of, sums_with
-from toolwire.record.thread_cache import ThreadCache
 from toolwire.record.transaction import Transaction
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
@@ -807,7 +805,7 @@ def _prepare(connect: Callable[[], sqlite3.Connection], path: Path) -> frozenset
     connection = connect()
     try:
         schema.migrate(connection, path)
-        return reads.owners_in_use(connection)
+        return owners_in_use(connection)
     finally:
         connection.close()
 

@@ -2,7 +2,7 @@
 
 The way from a loop to a thread and back takes longer than a commit on a quick disk, and most of it is the way back. So
 the loop waits for a few changes on the spot, as long as it may stand still; where the disk is slow it does so no more
-for a while, and is woken instead.
+for a while, and is woken instead. What waits for the thread is in `write_queue.py`.
 """
 
 import asyncio
@@ -20,13 +20,11 @@ from weakref import WeakKeyDictionary
 from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.record.faults import to_store_error
 from toolwire.record.liveness import Liveness
-from toolwire.record.retries import Retries
 from toolwire.record.rows import Row
 from toolwire.record.transaction import Cache, StaleCache, Transaction
-from toolwire.record.turnstile import SHARE, WriteQueue
+from toolwire.record.write_queue import SHARE, Change, ChangeGroup, WriteQueue
 
 T = TypeVar("T")
-Change = Callable[[Transaction], Any]
 Audited = Callable[[Sequence[Row]], None]
 """Told the rows of the audit log once they are durable. Must not wait, and must not raise."""
 MAX_BATCH = 1024
@@ -34,71 +32,12 @@ FEW = 8
 STANDSTILL_S = 0.0015
 """So long a loop may stand still for a commit: a little less than the 2 ms that were promised."""
 LONGEST_PAUSE_S = 1.0
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
+MOST_RETRIED = 10_000
 LONG_LOG_PAGES = 1500
 """About so many pages of SQLite's log are copied at once; at 2,000 a commit would do it."""
 PAGES_OF_COMMIT, PAGES_OF_CHANGE = 8, 1
 COPY_LOG = "PRAGMA wal_checkpoint(PASSIVE)"
-
-
-class ChangeGroup:
-    """Changes of one loop that are handed over together, and what comes of them."""
-
-    __slots__ = ("_answered", "_lock", "_turnstile", "changes", "futures", "inside", "is_awaited", "loop", "outcomes")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, turnstile: WriteQueue) -> None:
-        self.loop = loop
-        self._turnstile = turnstile
-        self.inside: list[Any] = []
-        """Whose changes took a place in the turnstile."""
-        self.changes: list[Change] = []
-        self.futures: list[asyncio.Future[Any]] = []
-        self.outcomes: Sequence[Any] | None = None
-        self.is_awaited = False
-        self._lock = threading.Lock()
-        self._answered = threading.Lock()
-        self._answered.acquire()
-
-    def add(self, change: Change, inside: tuple[Any, ...] = ()) -> "asyncio.Future[Any]":
-        """One more change, and whose place it took."""
-        future = self.loop.create_future()
-        self.changes.append(change)
-        self.futures.append(future)
-        self.inside += inside
-        return future
-
-    def stand_still(self, most_s: float) -> bool:
-        """On the loop: wait until the group is answered, so long at most. If it is not, the loop is woken for it."""
-        try:
-            self._answered.acquire(timeout=max(most_s, 0.0))  # another loop may have used up the time
-        finally:
-            with self._lock:
-                self.is_awaited = False
-                is_answered = self.outcomes is not None
-        if is_answered:
-            self.wake()
-        return is_answered
-
-    def answer(self, outcomes: Sequence[Any]) -> None:
-        """In the thread that writes: say what came of each change."""
-        with self._lock:
-            self.outcomes = outcomes
-            if self.is_awaited:
-                self._answered.release()
-                return
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits there any more
-            self.loop.call_soon_threadsafe(self.wake)
-
-    def wake(self) -> None:
-        """On the loop: tell those who wait, and let in who waits behind them."""
-        for whose in self.inside:
-            self._turnstile.leave(whose)
-        for future, outcome in zip(self.futures, self.outcomes or (), strict=True):
-            if future.done():
-                continue  # the asker was canceled; the change is kept all the same
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
 
 
 class Writer:
@@ -392,6 +331,67 @@ class Connection:
                 self._connection.close()
             self._connection = None
             self._known = Cache()
+
+
+class Retries:
+    """Changes that could not be made when they were due, in that order, tried again until they can.
+
+    A result that could not be kept, or a turn that could not be released, would otherwise strand the turn: this process
+    is alive and owns it, but runs it no more. The thread that tries them exists only while there are any.
+    """
+
+    def __init__(self, write: Callable[[Sequence[Change]], None]) -> None:
+        self._write = write
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._changes: list[Change] = []
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def add(self, change: Change) -> None:
+        with self._lock:
+            if len(self._changes) < MOST_RETRIED:
+                self._changes.append(change)
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="toolwire-store-retries", daemon=True)
+                self._thread.start()
+
+    def settle(self) -> None:
+        """Make now all that is to be retried, if the store can be written. Blocks for as long as one attempt takes."""
+        with self._writing:
+            with self._lock:
+                changes = list(self._changes)
+            if not changes:
+                return
+            try:
+                self._write(changes)
+            except StoreUnavailable:
+                return
+            with self._lock:
+                del self._changes[: len(changes)]
+
+    @property
+    def any(self) -> bool:
+        return bool(self._changes)
+
+    def close(self) -> None:
+        """One last attempt. Harmless when called twice."""
+        self._stop.set()
+        with self._lock:  # one that is being started cannot be waited for yet
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+        self.settle()
+
+    def _run(self) -> None:
+        pause_s = FIRST_RETRY_S
+        while not self._stop.wait(pause_s):
+            self.settle()
+            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+            with self._lock:
+                if not self._changes:
+                    self._thread = None
+                    return
 
 
 def _with_digests(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[Row]:

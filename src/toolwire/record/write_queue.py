@@ -1,13 +1,19 @@
-"""Who may hand changes to the writer: each agent only so many at a time, so that no one waits behind another's flood.
+"""How changes reach the writer: each agent hands over only so many at a time, and those that are ready go together.
 
 All changes that wait are made durable together, and each of them waits for all. A flood therefore waits before it gets
 there, in a line of its own. An agent that has had the store to itself for a moment is not held up: together is faster.
 """
 
 import asyncio
+import contextlib
+import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from toolwire.record.transaction import Transaction
+
+Change = Callable[[Transaction], Any]
 SHARE = 32
 ALONE = 256
 """What an agent may hand over while no other has written for `_MOMENT_S`."""
@@ -76,3 +82,64 @@ class WriteQueue:
             self._inside[whose] = inside - 1
         else:
             del self._inside[whose]
+
+
+class ChangeGroup:
+    """Changes of one loop that are handed over together, and what comes of them."""
+
+    __slots__ = ("_answered", "_lock", "_turnstile", "changes", "futures", "inside", "is_awaited", "loop", "outcomes")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, turnstile: WriteQueue) -> None:
+        self.loop = loop
+        self._turnstile = turnstile
+        self.inside: list[Any] = []
+        """Whose changes took a place in the turnstile."""
+        self.changes: list[Change] = []
+        self.futures: list[asyncio.Future[Any]] = []
+        self.outcomes: Sequence[Any] | None = None
+        self.is_awaited = False
+        self._lock = threading.Lock()
+        self._answered = threading.Lock()
+        self._answered.acquire()
+
+    def add(self, change: Change, inside: tuple[Any, ...] = ()) -> "asyncio.Future[Any]":
+        """One more change, and whose place it took."""
+        future = self.loop.create_future()
+        self.changes.append(change)
+        self.futures.append(future)
+        self.inside += inside
+        return future
+
+    def stand_still(self, most_s: float) -> bool:
+        """On the loop: wait until the group is answered, so long at most. If it is not, the loop is woken for it."""
+        try:
+            self._answered.acquire(timeout=max(most_s, 0.0))  # another loop may have used up the time
+        finally:
+            with self._lock:
+                self.is_awaited = False
+                is_answered = self.outcomes is not None
+        if is_answered:
+            self.wake()
+        return is_answered
+
+    def answer(self, outcomes: Sequence[Any]) -> None:
+        """In the thread that writes: say what came of each change."""
+        with self._lock:
+            self.outcomes = outcomes
+            if self.is_awaited:
+                self._answered.release()
+                return
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits there any more
+            self.loop.call_soon_threadsafe(self.wake)
+
+    def wake(self) -> None:
+        """On the loop: tell those who wait, and let in who waits behind them."""
+        for whose in self.inside:
+            self._turnstile.leave(whose)
+        for future, outcome in zip(self.futures, self.outcomes or (), strict=True):
+            if future.done():
+                continue  # the asker was canceled; the change is kept all the same
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
