@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolwire.agent import Agent
+from toolwire.assemble.agent_names import GENERAL, WORKFLOW, accounts_of, agents_of
 from toolwire.assemble.devices import (
     RefreshTools,
     is_device,
@@ -17,21 +18,10 @@ from toolwire.assemble.devices import (
     pinned_toolbox,
     refreshing,
 )
-from toolwire.assemble.grants import grant_of, require_needed
 from toolwire.assemble.interaction import Interaction, Unattended
-from toolwire.assemble.models import learns_formats, model_of
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import (
-    GENERAL,
-    WORKFLOW,
-    accounts_of,
-    agents_of,
-    kept_spec,
-    model_spec,
-    project_again,
-    resumed_spec,
-    spec_of,
-)
+from toolwire.assemble.resumed_specs import project_again, resumed_spec
+from toolwire.assemble.specs import grant_of, kept_spec, learns_formats, model_of, model_spec, require_needed, spec_of
 from toolwire.assemble.telemetry import telemetry_of
 from toolwire.assemble.tools import built_in_names, tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
@@ -187,8 +177,9 @@ def _grant(project: ProjectFolder, spec: AgentSpec, *, resumes: bool) -> Grant:
 
 async def _accounts(project: ProjectFolder, store: Store, spec: AgentSpec) -> tuple[str, ...]:
     """All whose use counts against the budget of a day; specialists are defined by records, not by settings."""
-    known = accounts_of(project.settings)
-    return known if spec.budget is None else (*known, *await specialist_agents.names_of(store, project.name))
+    if spec.budget is None:
+        return ()
+    return (*accounts_of(project.settings), *await specialist_agents.names_of(store, project.name))
 
 
 def _refresh_tools(project: ProjectFolder, on_devices: "DeviceLink | None") -> RefreshTools:

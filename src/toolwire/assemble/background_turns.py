@@ -7,11 +7,12 @@ What is begun is kept first, so that any process takes it up; the same work begu
 import json
 
 from toolwire.agent import Agent
+from toolwire.assemble.agent_names import AGENT, GENERAL
 from toolwire.assemble.agents import open_agent
 from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.requested_agents import choose_agent, choose_model, restrict_tools
-from toolwire.assemble.specs import AGENT, GENERAL, spec_of
+from toolwire.assemble.specs import spec_of
 from toolwire.breadcrumbs.rules.schedule_definitions import AskAgent, CallTool
 from toolwire.breadcrumbs.scheduler import ScheduledWork
 from toolwire.breadcrumbs.specialists import SpecialistWork

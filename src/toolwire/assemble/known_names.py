@@ -7,7 +7,7 @@ the settings lead to. A tool that only comes later cannot be told from a slip, s
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from toolwire.assemble.specs import agents_of
+from toolwire.assemble.agent_names import agents_of
 from toolwire.define.nearest import nearest
 from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Rule

@@ -1,8 +1,8 @@
 """What a request wants of a project: one of its agents, one of its models, some of its tools."""
 
 from toolwire.agent import Agent
+from toolwire.assemble.agent_names import AGENT, agents_of
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import AGENT, agents_of
 from toolwire.define.nearest import nearest
 from toolwire.errors import SettingsError
 from toolwire.protocol.values import replace

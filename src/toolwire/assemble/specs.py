@@ -1,41 +1,43 @@
-"""`Settings → AgentSpec`: what settings and flags say about an agent, as the one value from which it is made.
+"""`Settings → AgentSpec → Grant and ChatModel`: how an agent is made, what it may do, and which model answers.
 
-A turn carries the value. To go on with a turn is to take the spec of its record, less what the settings have taken
-back since; see `resumed_spec`.
+The spec is the one value from which an agent is made: what settings and flags say about it. A turn carries it; see
+`resumed_specs` for turns that go on.
 """
 
-from collections.abc import Mapping
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from toolwire.assemble.models import choice_for
-from toolwire.assemble.project import ProjectFolder, open_project
+from toolwire.assemble.agent_names import AGENT
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.tools import toolbox_of
+from toolwire.define.nearest import nearest
+from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
+from toolwire.models.opening import NoModel, is_local, open_model, split_name
 from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
-from toolwire.protocol.budgets import Budget, least
-from toolwire.protocol.tools import Grant, Tier
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.chat import ChatModel
+from toolwire.protocol.obeyed import OWN_STATE
+from toolwire.protocol.tools import Grant
+from toolwire.protocol.turns import WORKFLOW_MODEL
 from toolwire.protocol.values import replace
-from toolwire.settings import Layer, ModelChoice, Settings
+from toolwire.settings import Layer, ModelChoice
+from toolwire.settings.schema import Profile
+from toolwire.toolbox.registry import PERMISSIONS
+from toolwire.wire.formats.tally import FormatTally
 
-AGENT = "cli"
-"""The agent that answers at the terminal, as records and `[agents.NAME]` know it."""
+if TYPE_CHECKING:
+    from toolwire.models import recording, workflow
+else:
+    # Loaded where there is no model behind the name.
+    recording = lazy_module("toolwire.models.recording")
+    workflow = lazy_module("toolwire.models.workflow")
 
-
-GENERAL = "general"
-"""The sub-agent that is the model itself, beside one for each profile."""
-WORKFLOW = "workflow"
-"""The sub-agent that runs the steps of a workflow."""
-
-
-def agents_of(settings: Settings) -> tuple[str, ...]:
-    """The agents of a project, which `[agents.NAME]` can grant something else than the others."""
-    return tuple(dict.fromkeys((AGENT, GENERAL, *settings.profiles)))
-
-
-def accounts_of(settings: Settings) -> tuple[str, ...]:
-    """All under whose names a project's calls are counted: its agents, workflows, and the agents of its devices."""
-    return tuple(dict.fromkeys((*agents_of(settings), WORKFLOW, *settings.devices)))
+_CHANGES_FILES = frozenset({"shell", "git", "file_write"})
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}", re.ASCII | re.IGNORECASE)
 
 
 def spec_of(
@@ -115,97 +117,123 @@ def _skills_of(project: ProjectFolder) -> tuple[SkillSpec, ...]:
     return tuple(SkillSpec(one.skill.name, one.skill.version, one.folder.digest) for one in found if one.trusted)
 
 
-def project_again(turn: Turn, flags: Mapping[str, Any], project: ProjectFolder) -> ProjectFolder:
-    """The project for a turn that goes on: what the turn was given counts where no flag says otherwise."""
-    if (spec := turn.spec) is None:
-        return project
-    keeps_profile = spec.model.profile in project.settings.profiles and not flags.get("model")
-    before = {
-        "grant.tier": spec.granted.tier or None,
-        "grant.roots": list(spec.granted.roots) or None,
-        "tools.groups": ",".join(spec.granted.groups) or None,
-        "profile": spec.model.profile if keeps_profile else None,
-    }
-    said = {key: value for key, value in before.items() if value is not None and flags.get(key) is None}
-    if not said:
-        return project
-    return open_project({**flags, **said}, name=project.name, cwd=project.cwd, environ=project.environ)
+def grant_of(
+    project: ProjectFolder,
+    granted: GrantedByUser,
+    toolbox: Toolbox | None = None,
+    *,
+    resumes: bool = False,
+    agent: str = AGENT,
+) -> Grant:
+    """The settings' grant with what the flags add to it. Raises SettingsError for a permission that no tool needs.
 
-
-def resumed_spec(project: ProjectFolder, turn: Turn, now: AgentSpec, *, other_model: bool = False) -> AgentSpec:
-    """The spec for a turn that goes on: that of its record, less what has been taken back, never more.
-
-    - Model, address, temperature and formats are those of the record. With `other_model` they are those of `now`.
-    - Limits (the budget of a day, tokens of a reply) are the lesser of both.
-    - Permissions are those of the record and of the flags of `now`; the turn's own grant bounds them.
-    - Tools come from where they come from now; `open_agent` leaves those that the record does not name.
-
-    A turn of a program of its own has no spec: it goes on with that of `now`, and its own model.
+    Where no tools are given, they are made only for a permission that no built-in tool needs; what makes them later
+    asks `require_needed` about the others.
     """
-    before = turn.spec
-    if before is None:
-        model = now.model if other_model else _plain_model(project, turn.model, now.model)
-        return replace(now, model=model)
-    granted = replace(
-        now.granted,
-        permissions=tuple(dict.fromkeys((*before.granted.permissions, *now.granted.permissions))),
-        confirms_all=before.granted.confirms_all or now.granted.confirms_all,
+    grant = project.settings.granted_to(agent, project.settings.grant(project.cwd))
+    if toolbox is not None or not PERMISSIONS.issuperset(granted.permissions):
+        require_needed(granted, grant, toolbox or toolbox_of(project))
+    confirmed = frozenset({"*"}) if granted.confirms_all else grant.confirmed
+    whole = replace(
+        grant, permissions=grant.permissions | set(granted.permissions), confirmed=confirmed, platform=sys.platform
     )
-    return AgentSpec(
-        before.name if before.name in agents_of(project.settings) else now.name,
-        now.model if other_model else _model_again(project, before.model, now.model),
-        now.tools,
-        granted,
-        _lesser(before.budget, now.budget),
-        result_schema=before.result_schema,
-    )
+    if project.settings.store.kind == "sqlite" and project.settings.remote() is None:
+        require_record_apart(project.home, whole)
+    return resuming_grant(project, whole) if resumes else whole
 
 
-def _model_again(project: ProjectFolder, before: ModelSpec, now: ModelSpec) -> ModelSpec:
-    if not before.name:  # a single call asks no model
-        return before
-    if before.had_login and not (now.base_url or now.replay or before.replay):
-        # The settings may name another address, where the question and a key must not go.
-        at = f", {before.base_url}," if before.base_url else ""
-        raise SettingsError(
-            f"the address of its model{at} had a user name or password in it, which is not kept; "
-            "go on with `toolwire ask --resume` and that address after --base-url"
-        )
-    allowed = choice_for(project, before.name, before.profile)
-    return replace(
-        before,
-        base_url=now.base_url or before.base_url,
-        had_login=False,
-        key_env=now.key_env or before.key_env,
-        replay=now.replay or before.replay,
-        max_tokens=least(before.max_tokens, allowed.max_tokens),
-    )
+def require_needed(granted: GrantedByUser, grant: Grant, toolbox: Toolbox) -> None:
+    """Raises SettingsError for a permission that neither the grant has nor any tool needs."""
+    known = grant.permissions.union(*(tool.needs for tool in toolbox)) if granted.permissions else ()
+    for name in granted.permissions:
+        _require_permission(name, known)
 
 
-def _plain_model(project: ProjectFolder, name: str, now: ModelSpec) -> ModelSpec:
-    return model_spec(choice_for(project, name), now.base_url, now.key_env, now.replay) if now.name else now
-
-
-def _lesser(one: Budget | None, other: Budget | None) -> Budget | None:
-    if one is None or other is None:
-        return one or other
-    return Budget(
-        least(one.calls, other.calls),
-        least(one.tokens, other.tokens),
-        least(one.cost_usd, other.cost_usd),
-        least(one.wall_s, other.wall_s),
-    )
-
-
-def with_own_grants(grant: Grant, spec: AgentSpec | None) -> Grant:
-    """A grant of now with what a turn was given beyond the settings, as `--resume` would give it."""
-    if spec is None:
+def resuming_grant(project: ProjectFolder, grant: Grant) -> Grant:
+    """A grant to judge turns on record by: where no roots are set, the whole project may have been their folder."""
+    if project.settings.origin("grant.roots").layer is not Layer.BUILT_IN or project.settings.remote() is not None:
         return grant
-    own = spec.granted
-    return replace(
-        grant,
-        tier=max(grant.tier, Tier[own.tier.upper()]) if own.tier else grant.tier,
-        permissions=grant.permissions.union(own.permissions),
-        roots=own.roots or grant.roots,
-        confirmed=frozenset({"*"}) if own.confirms_all else grant.confirmed,
+    return replace(grant, roots=(*grant.roots, str(project.settings.folder or project.cwd)))
+
+
+def _require_permission(name: str, known: Iterable[str]) -> None:
+    names = sorted(known)
+    if name not in names:
+        near = nearest(name, names)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"tools need: {', '.join(names) or 'none at all'}"
+        raise SettingsError(f"--allow {name[:80]}: no tool needs such a permission; {advice}")
+
+
+def require_record_apart(home: Path, grant: Grant) -> None:
+    """Raise SettingsError where tools of this grant could change what is kept in `home`.
+
+    At the top of a granted folder `.toolwire` is kept from every tool; under another name it would be any folder.
+    """
+    if grant.permissions.isdisjoint(_CHANGES_FILES):
+        return
+    own = home.resolve()
+    for root in (Path(root).resolve() for root in grant.roots):
+        if own.is_relative_to(root) and own != root / OWN_STATE:
+            raise SettingsError(
+                f"the record lies in {own}, where tools that may change {root} could change it too; "
+                f"set store.home to a folder outside of grant.roots, or to {root / OWN_STATE}"
+            )
+
+
+def model_of(
+    project: ProjectFolder, spec: ModelSpec, tallies: Sequence[FormatTally] = (), record: str = ""
+) -> ChatModel:
+    """The model of a spec, or what was recorded of one. Raises SettingsError and ModelError.
+
+    Its formats are what the spec says and, where that leaves them open, what the tallies say has worked. What it says
+    is kept in the file `record`, if there is one.
+    """
+    if not spec.name:
+        return NoModel()
+    if spec.name == WORKFLOW_MODEL:
+        return workflow.WorkflowModel()
+    if spec.replay:
+        return recording.ReplayModel(Path(spec.replay))
+    choice = choice_for(project, spec.name, spec.profile)
+    model = open_model(
+        spec.name, base_url=spec.base_url or choice.url,
+        key_variable=_key_variable(project, spec.key_env) or choice.api_key_env,
+        environ=project.environ, preference=spec.formats, tallies=tallies,
+    )  # fmt: skip
+    return recording.RecordingModel(model, Path(record)) if record else model
+
+
+def learns_formats(spec: ModelSpec) -> bool:
+    """Whether the formats in which a model is asked depend on what has worked, as the record tells."""
+    return bool(spec.name and spec.formats.coach) and not (spec.replay or is_local(spec.name))
+
+
+def _key_variable(project: ProjectFolder, named: str) -> str | None:
+    """The variable that `--key-env` names. Raises SettingsError for one that is not set, and for a key in its place."""
+    if not named:
+        return None
+    if not _VARIABLE.fullmatch(named):
+        raise SettingsError(
+            "--key-env takes the name of an environment variable, such as MY_API_KEY, not the key itself"
+        )
+    if not project.environ.get(named, "").strip():
+        raise SettingsError(f"--key-env {named}: this variable is not set, or empty")
+    return named
+
+
+def choice_for(project: ProjectFolder, model: str, profile: str = "") -> ModelChoice:
+    """How to reach a model: as this profile describes it, or the settings choose it, or another profile, or plainly."""
+    settings, name = project.settings, split_name(model)
+    if profile in settings.profiles and _names(settings.profiles[profile], name):
+        return settings.of_profile(profile)
+    chosen = settings.chosen()
+    if split_name(chosen.model) == name:
+        return chosen
+    return next(
+        (settings.of_profile(other) for other, one in settings.profiles.items() if _names(one, name)),
+        ModelChoice(model, temperature=settings.temperature, max_tokens=settings.max_tokens),
     )
+
+
+def _names(profile: Profile, model: tuple[str, str]) -> bool:
+    return split_name(f"{profile.provider}:{profile.model}") == model

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
-from toolwire.assemble.grants import grant_of
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import grant_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.breadcrumbs.catalogue import LOOK_S, keep_catalogue
 from toolwire.breadcrumbs.service import RecordService

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.errors import ModelRefused, SettingsError
 from toolwire.lazy import lazy_module
-from toolwire.protocol.chat import ChatModel
+from toolwire.protocol.chat import ChatModel, Reply, Request
 from toolwire.protocol.providers import PROVIDERS, Provider, openable
+from toolwire.protocol.turns import NO_MODEL
 from toolwire.wire.formats.preference import NO_PREFERENCE, FormatPreference
 from toolwire.wire.formats.tally import FormatTally
 
@@ -23,6 +24,18 @@ else:
     ollama = lazy_module("toolwire.models.ollama")
     openai = lazy_module("toolwire.models.openai")
     coach = lazy_module("toolwire.wire.formats.coach")
+
+
+class NoModel:
+    """Stands where a model would be, in work that needs none."""
+
+    name = NO_MODEL
+
+    async def ask(self, request: Request, on_delta: Any = None) -> Reply:  # noqa: ARG002 -- the contract's arguments
+        raise ModelRefused("this command asks no model")
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -10,9 +10,9 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
-from toolwire.assemble.grants import resuming_grant
+from toolwire.assemble.agent_names import AGENT
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import AGENT
+from toolwire.assemble.specs import resuming_grant
 from toolwire.assemble.stores import store_of
 from toolwire.cli.commands.call import read_arguments
 from toolwire.cli.entry.exits import Exit

@@ -9,9 +9,9 @@ import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.agents import open_agent
-from toolwire.assemble.grants import grant_of
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import project_again, resumed_spec, spec_of
+from toolwire.assemble.resumed_specs import project_again, resumed_spec
+from toolwire.assemble.specs import grant_of, spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.entry.exits import Exit

@@ -6,8 +6,8 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
+from toolwire.assemble.agent_names import AGENT
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import AGENT
 from toolwire.assemble.stores import store_of
 from toolwire.cli.commands.approvals import pattern_line
 from toolwire.cli.commands.call import Pairs, case_of, granted_by, read_arguments, suggest_source

@@ -13,8 +13,8 @@ import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.kept_store import KeptStore
-from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import choice_for
 from toolwire.assemble.stores import require_own_state
 from toolwire.assemble.telemetry import open_metrics, tracer_of
 from toolwire.cli.entry.exits import Exit

@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
-from toolwire.assemble.grants import grant_of
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import grant_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.entry.exits import Exit

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from toolwire.assemble.grants import grant_of
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import grant_of
 from toolwire.assemble.tools import own_tools_of, toolbox_of
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit

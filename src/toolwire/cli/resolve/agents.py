@@ -9,7 +9,8 @@ from typing import Any
 from toolwire.agent import Agent, Answer
 from toolwire.assemble.agents import open_agent
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import project_again, resumed_spec, spec_of
+from toolwire.assemble.resumed_specs import project_again, resumed_spec
+from toolwire.assemble.specs import spec_of
 from toolwire.assemble.state_ownership import STORE_FILE
 from toolwire.cli.resolve.project import current_project
 from toolwire.cli.resolve.resuming import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolwire.agent import Agent
-from toolwire.assemble.specs import with_own_grants
+from toolwire.assemble.resumed_specs import with_own_grants
 from toolwire.decide.policy import grant_of_resumed
 from toolwire.errors import CannotResume, SettingsError
 from toolwire.hub.resuming import require_still_granted as still_granted

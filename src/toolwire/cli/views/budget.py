@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from toolwire.assemble.agent_names import AGENT, accounts_of
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import AGENT, accounts_of
 from toolwire.assemble.stores import store_of
 from toolwire.decide.ladder import Rung
 from toolwire.lazy import lazy_module
