@@ -1,7 +1,7 @@
 """Which of our files run code between the start of `toolwire ask` and the first line of `Agent.ask`.
 
-`python -m tests.cli.way_in` lists them, with the functions that were entered. What merely runs while a module is
-imported does not count.
+`python -m tests.cli.way_in` lists them in the order of the journey, with the functions that were entered. What merely
+runs while a module is imported does not count; how many of our modules are loaded by then is said beside it.
 """
 
 import json
@@ -37,7 +37,8 @@ def watch(frame, event, arg):
     entered.setdefault(code.co_filename[len(ROOT):], []).append(code.co_qualname)
     if code.co_qualname == "Agent.ask":
         sys.setprofile(None)
-        os.write(1, json.dumps(entered).encode())
+        loaded = sum(name.partition(".")[0] == "toolwire" for name in sys.modules)
+        os.write(1, json.dumps({"entered": entered, "loaded": loaded}).encode())
         os._exit(0)
 
 sys.argv = ["toolwire", *sys.argv[1:]]
@@ -58,7 +59,7 @@ def traced(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
 
 if __name__ == "__main__":
     with TemporaryDirectory() as empty:
-        entered = json.loads(traced(Path(empty), "ask", "What is 12*12?").stdout)
-    for file, functions in entered.items():
+        found = json.loads(traced(Path(empty), "ask", "What is 12*12?").stdout)
+    for file, functions in found["entered"].items():
         sys.stdout.write(f"{file}: {', '.join(functions)}\n")
-    sys.stdout.write(f"{len(entered)} files\n")
+    sys.stdout.write(f"{len(found['entered'])} files run; {found['loaded']} modules of ours are loaded\n")
