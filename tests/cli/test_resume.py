@@ -171,6 +171,7 @@ def test_a_turn_that_ended_is_not_resumed(stage: Stage) -> None:
         turn_id = stage.run("ask", "Hi", *model.flags, "--json").json["turn_id"]
         ran = stage.run("ask", "--resume", turn_id, *model.flags)
     assert (ran.code, turn_id in ran.err) == (Exit.FAILED, True)
+    assert "Its outcome on record: Hello." in ran.err
 
 
 def killed_call(stage: Stage, ledger: Ledger, tool: str) -> str:

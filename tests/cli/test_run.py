@@ -53,6 +53,16 @@ def test_what_was_taken_back_leaves_the_turn_and_the_approval_as_they_are(
     assert (tmp_path / "painted").read_text() == "red\n"
 
 
+def test_the_printed_command_tells_the_outcome_of_a_call_that_a_runner_has_ended_meanwhile(painter: Inside) -> None:
+    assert painter("call", "paint", "colour=red").code == Exit.WAITING
+    turn, asked = waiting(painter)
+    assert painter("approve", asked).code == Exit.DONE
+    assert painter("run", "--once").code == Exit.DONE
+    for verb in ("call", "ask"):
+        told = painter(verb, "--resume", turn)
+        assert (told.code, "has ended" in told.err, "it is red" in told.err) == (Exit.FAILED, True, True), told.err
+
+
 def test_a_turn_can_be_canceled_for_good(painter: Inside, tmp_path: Path) -> None:
     assert painter("call", "paint", "colour=red").code == Exit.WAITING
     turn, asked = waiting(painter)

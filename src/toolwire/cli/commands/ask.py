@@ -53,7 +53,7 @@ from toolwire.cli.resolve.options import (
     complete_resumed,
 )
 from toolwire.cli.resolve.options import Trace as TraceFlag
-from toolwire.cli.resolve.resuming import resume_command_of
+from toolwire.cli.resolve.resuming import resume_command_of, turn_to_resume
 from toolwire.cli.terminal.input import FIRST_BYTE_S, SilentInput, decode_text, read_piped
 from toolwire.cli.terminal.json_output import turn_object
 from toolwire.cli.terminal.screen import Screen, quiet_tools
@@ -211,7 +211,7 @@ async def _ask_or_resume(
             async with begin_agent(flags, place, store, TerminalUser(screen, agrees=flags.yes)) as agent:
                 return await agent.ask(words or "", thread=thread, on_event=watchers)
         turn_id = await find_turn_id(store, words) if words else await newest_interrupted(store, single_call=False)
-        opening = (await store.turn(turn_id)).opening
+        opening = await turn_to_resume(store, turn_id)
         if opening.kind is TurnKind.CALL:
             line = resume_command_of(opening, opening.grant, flags.home)
             raise SettingsError(f"turn {turn_id} is a single call; go on with: {line}")

@@ -34,7 +34,13 @@ from toolwire.cli.resolve.options import (
     complete_tool_or_call,
 )
 from toolwire.cli.resolve.project import current_project
-from toolwire.cli.resolve.resuming import granting_flags, named_project, require_still_granted, resume_command
+from toolwire.cli.resolve.resuming import (
+    granting_flags,
+    named_project,
+    require_still_granted,
+    resume_command,
+    turn_to_resume,
+)
 from toolwire.cli.resolve.tool_sources import where_to_find
 from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import plain, result_object
@@ -252,7 +258,7 @@ async def _run_call(
             raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
         named = wanted.name and await find_turn_id(store, wanted.name)
         turn_id = named or await newest_interrupted(store, single_call=True)
-        turn = (await store.turn(turn_id)).opening
+        turn = await turn_to_resume(store, turn_id)
         place = project_again(turn, flags, place)
         spec = resumed_spec(place, turn, _spec(place, granted))
         person = TerminalUser(screen, agrees=spec.granted.confirms_all)

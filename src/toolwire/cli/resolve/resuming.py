@@ -6,12 +6,16 @@ from typing import Any
 
 from toolwire.agent import Agent
 from toolwire.assemble.resumed_specs import with_own_grants
+from toolwire.cli.terminal.text import one_line
 from toolwire.decide.policy import grant_of_resumed
-from toolwire.errors import CannotResume, SettingsError
+from toolwire.errors import CannotResume, Fenced, SettingsError
 from toolwire.hub.resuming import require_still_granted as still_granted
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Turn, TurnKind
+from toolwire.record.contract import Store
 from toolwire.record.projects import DEFAULT
+
+_MOST_SHOWN = 2_000
 
 
 def resume_command(verb: str, turn_id: str, flags: Mapping[str, Any]) -> str:
@@ -26,6 +30,21 @@ def resume_command_of(turn: Turn, now: Grant, home: str | None = None) -> str:
     flags = {"--project": named_project(turn.project), "--home": home, **needed}
     line = resume_command("call" if turn.kind is TurnKind.CALL else "ask", turn.id, flags)
     return f"{line} {shlex.join(turn.flags)}" if turn.flags else line
+
+
+async def turn_to_resume(store: Store, turn_id: str) -> Turn:
+    """How a turn began that has not ended. Raises NotFound, and Fenced with what came of one that has.
+
+    A runner may have gone on with it meanwhile: a user who types the printed command then still wants the outcome.
+    """
+    kept = await store.turn(turn_id)
+    if kept.state != "ended":
+        return kept.opening
+    cards = await store.calls(turn_id=turn_id, limit=1) if kept.opening.kind is TurnKind.CALL else []
+    results = [card.result.text for card in cards if card.result is not None]
+    said = results[0] if results else kept.ending.answer if kept.ending is not None else ""
+    outcome = f" Its outcome on record: {one_line(said, _MOST_SHOWN)}" if said.strip() else ""
+    raise Fenced(f"turn {turn_id!r} has ended; begin a new one.{outcome}")
 
 
 def _beyond(flag: str, value: Any, flags: tuple[str, ...]) -> Any:
