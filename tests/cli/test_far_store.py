@@ -45,6 +45,16 @@ def test_a_server_without_an_address_is_asked_for(inside: Inside, tmp_path: Path
     assert (ran.code, "set store.url" in ran.err) == (2, True)
 
 
+@pytest.mark.parametrize("kind", ["libsql", "postgres"])
+def test_a_password_whose_variable_is_not_set_is_asked_for(inside: Inside, tmp_path: Path, kind: str) -> None:
+    url = {"libsql": "http://127.0.0.1:1", "postgres": "postgresql://user@127.0.0.1:1/base"}[kind]
+    (tmp_path / "toolwire.toml").write_text(f'[store]\nkind = "{kind}"\nurl = "{url}"\ntoken_env = "DB_PASSWORD"\n')
+
+    ran = inside("logs")
+
+    assert (ran.code, "store.token_env: the variable DB_PASSWORD is not set" in ran.err) == (2, True), ran.err
+
+
 @pytest.mark.usefixtures("server")
 def test_a_store_in_a_server_is_copied_into_a_folder_that_opens_here(inside: Inside, tmp_path: Path) -> None:
     with scripted("Good morning.", "Again.") as model:

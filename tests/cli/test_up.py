@@ -190,6 +190,7 @@ async def test_the_pause_before_a_program_starts_again_grows() -> None:
     [
         ("", ("--port", "-5"), "--port"),
         ("", ("--stream-mb", "999999999"), "--stream-mb"),
+        ("", ("--serve",), "set serve.upstream or serve.model"),
         ("", ("--project", "a b"), "--project: the name of a project that uses a bus must be"),
         ('[services."a b"]\nvia = "bus"\ntools = ["echo"]\n', (), "services.a b: the name of a service"),
     ],

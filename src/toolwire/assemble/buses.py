@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.project import ProjectFolder, secret_in
 from toolwire.bus.contract import Bus
 from toolwire.bus.in_process import InProcessBus
 from toolwire.errors import BrokerNotReady, BusUnavailable, SettingsError
@@ -107,12 +107,7 @@ def _require_one_login(chosen: BusSettings) -> None:
 
 
 def _secret(project: ProjectFolder, chosen: BusSettings) -> str:
-    if chosen.token_env is None:
-        return ""
-    secret = project.environ.get(chosen.token_env, "").strip()
-    if not secret:
-        raise SettingsError(f"bus.token_env: the variable {chosen.token_env} is not set, or empty")
-    return secret
+    return secret_in(project.environ, chosen.token_env, "bus.token_env") if chosen.token_env else ""
 
 
 def user_key(file: Path, said_by: str) -> "nkeys.UserKey":

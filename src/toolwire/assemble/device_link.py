@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.project import ProjectFolder, secret_in
 from toolwire.edge.keys import PrivateKey, PublicKey, PublicKeys
 from toolwire.edge.link import MqttBroker, MqttLink, client_tls
 from toolwire.edge.link_contract import Link, OnConnect, Receive
@@ -257,10 +257,7 @@ def _password(project: ProjectFolder) -> str:
         raise SettingsError("edge.user needs a password: name the variable that holds it in edge.token_env")
     if chosen.token_env is None:
         return ""
-    secret = project.environ.get(chosen.token_env, "").strip()
-    if not secret:
-        raise SettingsError(f"edge.token_env: the variable {chosen.token_env} is not set, or empty")
-    return secret
+    return secret_in(project.environ, chosen.token_env, "edge.token_env")
 
 
 def _tls(project: ProjectFolder, *, is_secure: bool) -> ssl.SSLContext | None:

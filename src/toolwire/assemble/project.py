@@ -59,7 +59,7 @@ class ProjectFolder:
             if one.via == "bus" and self.settings.bus.kind == "in-process":
                 raise SettingsError(
                     f"services.{name}.via = bus needs a broker that other processes reach: "
-                    "set bus.kind = nats and bus.url"
+                    "set bus.kind = nats and bus.url, or use the variables that toolwire up prints"
                 )
         return self.settings.bus.kind != "in-process"
 
@@ -100,6 +100,14 @@ class ProjectFolder:
         return self.settings.store.in_server or (
             self.settings.store.kind == "sqlite" and (self.home / STORE_FILE).is_file()
         )
+
+
+def secret_in(environ: Mapping[str, str], variable: str, setting: str) -> str:
+    """The secret in a variable that a setting names. Raises SettingsError where it is missing, and does not show it."""
+    secret = environ.get(variable, "").strip()
+    if not secret:
+        raise SettingsError(f"{setting}: the variable {variable} is not set, or empty")
+    return secret
 
 
 def open_project(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.project import ProjectFolder, secret_in
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
@@ -164,9 +164,4 @@ def _entries(path: Path) -> Iterator[Path]:
 
 def token_of(project: ProjectFolder, name: str, one: ServiceSettings) -> str:
     """The token of a service, empty where it wants none. Raises SettingsError for a variable that is not set."""
-    if one.token_env is None:
-        return ""
-    token = project.environ.get(one.token_env, "").strip()
-    if not token:
-        raise SettingsError(f"services.{name}.token_env: the variable {one.token_env} is not set, or empty")
-    return token
+    return secret_in(project.environ, one.token_env, f"services.{name}.token_env") if one.token_env else ""

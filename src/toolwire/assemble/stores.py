@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.project import ProjectFolder, secret_in
 from toolwire.assemble.state_ownership import require_own
 from toolwire.assemble.telemetry import with_timing
 from toolwire.errors import SettingsError
@@ -85,7 +85,7 @@ async def _server_store(project: ProjectFolder) -> SqliteStore:
     chosen = project.settings.store
     if chosen.url is None:
         raise SettingsError(f"store.kind = {chosen.kind} needs the address of the server: set store.url")
-    key = project.environ.get(chosen.token_env, "") if chosen.token_env else ""
+    key = secret_in(project.environ, chosen.token_env, "store.token_env") if chosen.token_env else ""
     bodies = chosen.bodies or "database"
     if chosen.kind == "libsql":
         return await libsql.LibsqlStore.on(

@@ -14,6 +14,7 @@ import typer
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import require_name_for_bus, subject_of
+from toolwire.cli.commands.serve import upstream_or_model
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import MOST_STREAM_MB, Home, NoColor, Project
 from toolwire.cli.resolve.project import current_project
@@ -67,6 +68,8 @@ def up(
     require_name_for_bus(place)
     for service in _services(place):
         subject_of(service)
+    if serve:
+        upstream_or_model(place.settings)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     try:
         run_sync(_up(place, screen, port, stream_mb, home, workers, serve=serve))
