@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolwire.agent import Agent
-from toolwire.assemble.agent_names import GENERAL, WORKFLOW, accounts_of, agents_of
+from toolwire.assemble.agent_names import accounts_of, agents_of
 from toolwire.assemble.devices import (
     RefreshTools,
     is_device,
@@ -21,11 +21,11 @@ from toolwire.assemble.devices import (
 from toolwire.assemble.interaction import Interaction, Unattended
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.resumed_specs import project_again, resumed_spec
-from toolwire.assemble.specs import grant_of, kept_spec, learns_formats, model_of, model_spec, require_needed, spec_of
+from toolwire.assemble.specs import grant_of, kept_spec, learns_formats, model_of, require_needed, spec_of
 from toolwire.assemble.telemetry import telemetry_of
 from toolwire.assemble.tools import built_in_names, tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
-from toolwire.errors import SettingsError, ToolFailure
+from toolwire.errors import SettingsError
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.hub.event_hub import EventHub, Telemetry
@@ -37,12 +37,12 @@ from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.context import Context
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import WORKFLOW_MODEL, Turn, TurnKind
-from toolwire.protocol.values import dataclass, replace
+from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
-    from toolwire.assemble import background_turns, bus_link, records, registry, services, webhook
+    from toolwire.assemble import background_turns, bus_link, records, registry, services, sub_agents, webhook
     from toolwire.assemble.bus_link import BusLink
     from toolwire.assemble.device_link import DeviceLink
     from toolwire.breadcrumbs import specialists as specialist_agents
@@ -53,9 +53,7 @@ if TYPE_CHECKING:
     from toolwire.hub import turn_loop
     from toolwire.plan import workflows
     from toolwire.telemetry.process import ProcessTelemetry
-    from toolwire.toolbox.agents import delegation, workers
     from toolwire.toolbox.agents.delegation import SubAgents
-    from toolwire.toolbox.agents.workers import SubAgentProfile
 else:
     # Loaded where they are needed, which is in few projects.
     turn_loop = lazy_module("toolwire.hub.turn_loop")
@@ -67,9 +65,8 @@ else:
     records = lazy_module("toolwire.assemble.records")
     registry = lazy_module("toolwire.assemble.registry")
     services = lazy_module("toolwire.assemble.services")
+    sub_agents = lazy_module("toolwire.assemble.sub_agents")
     dispatcher = lazy_module("toolwire.fleet.dispatcher")
-    delegation = lazy_module("toolwire.toolbox.agents.delegation")
-    workers = lazy_module("toolwire.toolbox.agents.workers")
 
 _OF_OTHERS = frozenset(
     name for group in ("teamwork", "orchestration", "nodes", "workflow", "catalogue") for name in GROUPS[group]
@@ -110,11 +107,11 @@ async def open_agent(
         telemetry = telemetry_of(project)
         over_bus = _dispatcher(project, store, link, closing) if project.uses_bus() else None
         held = await closing.enter_async_context(AsyncExitStack())  # what tools open; closed after the agent
-        kept = _AgentRecords(project, store, held)
-        made = _AgentFactory(
-            project, store, user, spec, grant, tell, kept, over_bus, on_devices, telemetry, leaves_turns
+        made = AgentFactory(
+            project, store, user, spec, grant, held, tell=tell, over_bus=over_bus, on_devices=on_devices,
+            telemetry=telemetry, leaves_turns=leaves_turns,
         )  # fmt: skip
-        toolbox = made.tools(held, only)
+        toolbox = made.make_tools(only)
         _know_tools(telemetry, toolbox)
         _require_needed(project, spec, toolbox)
         agent = made.agent(
@@ -258,66 +255,79 @@ async def open_agent_of(
         yield agent
 
 
-class _AgentRecords:
-    """The records of the project for an agent and its sub-agents, opened when the first of them asks."""
+class AgentFactory:
+    """What an agent and its sub-agents share. What their tools hold is closed with `held`."""
 
-    def __init__(self, project: ProjectFolder, store: Store, closing: AsyncExitStack) -> None:
-        self._project = project
-        self._store = store
-        self._closing = closing
-        self._opened: RecordService | None = None
-
-    def open(self) -> "RecordService":
-        if self._opened is None:
-            self._opened = records.record_service(self._project, self._store)
-            self._closing.callback(self._opened.close)
-        return self._opened
-
-    async def open_config(self, config_id: str, tool: str, context: Context) -> Mapping[str, Any]:
-        """What a configuration among the records gives to a call."""
-        return await self.open().open_config(config_id, tool, context)
-
-
-@dataclass(frozen=True, slots=True)
-class _AgentFactory:
-    """What an agent and its sub-agents share."""
-
-    project: ProjectFolder
-    store: Store
-    user: Interaction
-    spec: AgentSpec
-    grant: Grant
-    tell: Tell | None
-    records: "_AgentRecords"
-    over_bus: "BusDispatcher | None" = None
-    on_devices: "DeviceLink | None" = None
-    telemetry: Telemetry | None = None
-    leaves_turns: bool = False
+    def __init__(
+        self,
+        project: ProjectFolder,
+        store: Store,
+        user: Interaction,
+        spec: AgentSpec,
+        grant: Grant,
+        held: AsyncExitStack,
+        *,
+        tell: Tell | None = None,
+        over_bus: "BusDispatcher | None" = None,
+        on_devices: "DeviceLink | None" = None,
+        telemetry: Telemetry | None = None,
+        leaves_turns: bool = False,
+    ) -> None:
+        self.project = project
+        self.store = store
+        self.spec = spec
+        self.grant = grant
+        self.on_devices = on_devices
+        self.telemetry = telemetry
+        self.toolbox = Toolbox()
+        self._user = user
+        self._held = held
+        self._tell = tell
+        self._over_bus = over_bus
+        self._leaves_turns = leaves_turns
+        self._records: RecordService | None = None
 
     def executor(self) -> Executor:
         """What runs the calls of one agent."""
-        on_devices = None if self.on_devices is None else self.on_devices.executor(leaves_turns=self.leaves_turns)
-        if not self.project.settings.services and self.over_bus is None and on_devices is None:
+        on_devices = None if self.on_devices is None else self.on_devices.executor(leaves_turns=self._leaves_turns)
+        if not self.project.settings.services and self._over_bus is None and on_devices is None:
             return InProcessExecutor()
-        return services.router_of(self.project, self.over_bus, on_devices)
+        return services.router_of(self.project, self._over_bus, on_devices)
 
-    def tools(self, closing: AsyncExitStack, only: str) -> Toolbox:
-        """The tools of the project with all that they hold, closed at the end."""
-        team = _Team(self, closing)
-        usual = tool_dependencies(self.project, self.store)
-        ask = self.user.answer if self.user.present else None
-        nodes = None if self.on_devices is None else self.on_devices.nodes
+    def make_tools(self, only: str) -> Toolbox:
+        """The tools of the project, with all that they hold."""
         given = replace(
-            usual, ask=ask, sub_agents=team.sub_agents, closing=closing, nodes=nodes, records=self.records.open,
-            specialists=self.specialists, toolbox=lambda: team.toolbox,
-        )  # fmt: skip
-        team.toolbox = toolbox_of(self.project, given, only="" if only in _OF_OTHERS else only)
-        return team.toolbox
+            tool_dependencies(self.project, self.store),
+            ask=self._user.answer if self._user.present else None,
+            closing=self._held,
+            nodes=None if self.on_devices is None else self.on_devices.nodes,
+            records=self.records,
+            specialists=self.specialists,
+            sub_agents=self.sub_agents,
+            toolbox=lambda: self.toolbox,
+        )
+        self.toolbox = toolbox_of(self.project, given, only="" if only in _OF_OTHERS else only)
+        return self.toolbox
+
+    def sub_agents(self) -> "SubAgents":
+        """The agents that tools set to work."""
+        return sub_agents.SubAgentTeam(self).open(self._held)
 
     def specialists(self) -> "Specialists":
         """The agents of the project that records wake."""
         begin = partial(background_turns.begin_specialist, self.project, self.store)
-        return specialist_agents.Specialists(self.records.open(), self.store, begin)
+        return specialist_agents.Specialists(self.records(), self.store, begin)
+
+    def records(self) -> "RecordService":
+        """The records of the project, opened when the first agent asks."""
+        if self._records is None:
+            self._records = records.record_service(self.project, self.store)
+            self._held.callback(self._records.close)
+        return self._records
+
+    async def open_config(self, config_id: str, tool: str, context: Context) -> Mapping[str, Any]:
+        """What a configuration among the records gives to a call."""
+        return await self.records().open_config(config_id, tool, context)
 
     def agent(self, model: ChatModel, toolbox: Toolbox, *, grant: Grant, **parts: Any) -> Agent:
         """An agent of this project, as its settings say."""
@@ -327,97 +337,13 @@ class _AgentFactory:
             toolbox,
             grant=grant,
             store=self.store,
-            approve=self.user.approver,
+            approve=self._user.approver,
             suspends=settings.store.lasts,
-            tell=self.tell,
+            tell=self._tell,
             approval_s=settings.approval.expires_s,
             questions=settings.approval.questions,
             secrets=settings.secrets(self.project.environ),
-            open_config=self.records.open_config,
+            open_config=self.open_config,
             tier_by_intent=settings.grants.by_intent,
             **parts,
         )
-
-
-class _Team:
-    """The sub-agents: the model that answers here, and one for each profile. All have its tools."""
-
-    def __init__(self, made: _AgentFactory, closing: AsyncExitStack) -> None:
-        self._made = made
-        self._closing = closing
-        self._models: dict[ModelSpec, ChatModel] = {}
-        self._executor: Executor | None = None
-        self.toolbox = Toolbox()
-
-    def sub_agents(self) -> "SubAgents":
-        """All of them, over the store of the project."""
-        made = self._made
-        granted = partial(made.project.settings.granted_to, grant=made.grant)
-        members = [
-            workers.SubAgentProfile(name, f"{spec.name}, with the tools of the agent that asks.", granted(name), make)
-            for name, spec in self._specs().items()
-            for make in [partial(self._agent, spec)]
-        ]
-        steps = workers.SubAgentProfile(
-            WORKFLOW, "The steps of a workflow.", made.grant, partial(self._agent, ModelSpec(WORKFLOW_MODEL))
-        )
-        directory = None if made.on_devices is None else _DeviceAgents(self, made.on_devices)
-        sub_agents = delegation.SubAgents(
-            made.store, members, budget=made.spec.budget, directory=directory, workflow=steps
-        )
-        self._closing.push_async_callback(self._close)
-        self._closing.push_async_exit(sub_agents)
-        return sub_agents
-
-    def device_agent(self, device: str) -> "SubAgentProfile":
-        """An agent of the model that answers here, with the tools of one device and no others."""
-        made, specs = self._made, self._specs()
-        if not specs:
-            raise ToolFailure("no agent can be set to work while a recording stands for the model")
-        tools = pinned_toolbox(made.project, device, self.toolbox)
-        granted = made.project.settings.granted_to(device, made.grant)
-        make = partial(self._agent, specs[GENERAL], toolbox=tools)
-        return workers.SubAgentProfile(device, f"{GENERAL}, with the tools of the device {device}.", granted, make)
-
-    def _specs(self) -> dict[str, ModelSpec]:
-        """None while a recording stands for the model: what a sub-agent would say is not on it."""
-        own, settings = self._made.spec.model, self._made.project.settings
-        if own.replay:
-            return {}
-        general = own if own.name else model_spec(settings.chosen())
-        return {GENERAL: general, **{name: model_spec(settings.of_profile(name)) for name in settings.profiles}}
-
-    def _agent(self, spec: ModelSpec, grant: Grant, toolbox: Toolbox | None = None) -> Agent:
-        tools = toolbox or self.toolbox
-        self._executor = self._executor or self._made.executor()
-        return self._made.agent(
-            self._model(spec),
-            tools,
-            grant=grant,
-            limits=self._made.project.settings.limits(spec.profile),
-            executor=self._executor,
-            events=EventHub(telemetry=self._made.telemetry),
-            max_tokens=spec.max_tokens,
-            temperature=spec.temperature,
-            spec=kept_spec(replace(self._made.spec, model=spec, result_schema=""), tuple(tools.names)),
-        )
-
-    def _model(self, spec: ModelSpec) -> ChatModel:
-        if spec not in self._models:
-            self._models[spec] = model_of(self._made.project, spec)
-        return self._models[spec]
-
-    async def _close(self) -> None:
-        for model in self._models.values():
-            await model.close()
-        if self._executor is not None:
-            await self._executor.close()
-
-
-class _DeviceAgents:
-    """The devices of a project as agents that others may set to work."""
-
-    def __init__(self, team: _Team, link: "DeviceLink") -> None:
-        self.devices = link.views
-        self.choose = link.choose
-        self.worker = team.device_agent
