@@ -8,6 +8,7 @@ All subjects run in the same rounds on the same machine, each in turn: one call 
 
 - `toolwire`: `Agent.call` of a tool behind the bus. The caller, the worker, PostgreSQL and NATS are processes of their
   own; the broker syncs each message, too.
+- `in process`: `Agent.call` of a tool of this process, its records in the same PostgreSQL server; what `dbos` does.
 - `dbos`: a workflow with one step on the same PostgreSQL server, executed in the process that calls it.
 - `restate`: a handler with one step, called over HTTP; its server keeps its log as it does by default.
 - `two commits`: the floor. A row is inserted and updated in the same PostgreSQL server, each in a transaction.
@@ -34,16 +35,18 @@ import asyncpg
 from tests.bus.servers import free_port, running
 from tests.postgres_server import postgres_server
 
-from benchmarks.fleet_scale import Fleet
+from benchmarks.fleet_scale import Fleet, SomeCalls
 from benchmarks.fleet_storm import LEASE_S
 from benchmarks.machine import load
 from benchmarks.rounds import serve_rounds
+from toolwire import Agent, Effect, tool
+from toolwire.record.postgres import PostgresStore
 
 PEERS = Path(".venv-peers/bin/python")
 IN_FLIGHT = 64
 ROUNDS = 3
 CALLS_ALONE = 100
-CALLS = {"toolwire": 1_500, "dbos": 300, "restate": 600, "two commits": 3_000}
+CALLS = {"toolwire": 1_500, "in process": 3_000, "dbos": 300, "restate": 600, "two commits": 3_000}
 START_S = 60.0
 HALF, TENFOLD = 0.5, 10.0
 Rounds = list[dict[str, float]]
@@ -90,8 +93,9 @@ async def two_commits(url: str) -> None:
         await serve_rounds(call)
 
 
-async def fleet_calls(folder: Path) -> None:
+async def fleet_calls(place: str) -> None:
     """Ours: the process that calls."""
+    folder = Path(place)
     fleet = Fleet(folder, json.loads((folder / "place.json").read_text()))
     async with fleet.process(IN_FLIGHT, stays=True) as (_, agent, _runner):
 
@@ -100,6 +104,24 @@ async def fleet_calls(folder: Path) -> None:
             assert result.ok, result.text
 
         await serve_rounds(call)
+
+
+async def local_calls(url: str) -> None:
+    """Ours without a fleet: the tool runs in the process that calls."""
+
+    @tool(effect=Effect.PURE)
+    def pure(number: int) -> str:
+        """Read."""
+        return f"done {number}"
+
+    with tempfile.TemporaryDirectory(prefix="toolwire-peers-") as home:
+        async with await PostgresStore.on(url, home) as store, Agent(SomeCalls(), [pure], store=store) as agent:
+
+            async def call(number: int) -> None:
+                result = await agent.call("pure", {"number": number})
+                assert result.ok, result.text
+
+            await serve_rounds(call)
 
 
 @contextmanager
@@ -197,7 +219,7 @@ def _spread(rounds: Rounds, name: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("compare", "commits", "fleet"), default="compare")
+    parser.add_argument("what", nargs="?", choices=("compare", "commits", "fleet", "local"), default="compare")
     parser.add_argument("place", nargs="?", default="")
     parser.add_argument("--restate", type=Path, help="the program restate-server; without it, Restate is left out")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
@@ -206,7 +228,8 @@ def main() -> int:
     parser.add_argument("--without", nargs="+", default=[])
     given = parser.parse_args()
     if given.what != "compare":
-        asyncio.run(two_commits(given.place) if given.what == "commits" else fleet_calls(Path(given.place)))
+        subject = {"commits": two_commits, "local": local_calls, "fleet": fleet_calls}[given.what]
+        asyncio.run(subject(given.place))
         return 0
     before = load()
     with tempfile.TemporaryDirectory(prefix="toolwire-peers-") as name, ExitStack() as servers:
@@ -221,6 +244,8 @@ def main() -> int:
         servers.callback(fleet.stop_workers)
         own = (sys.executable, "-m", "benchmarks.fleet_peers")
         subjects: dict[str, Callable[[], Subject]] = {"toolwire": lambda: Subject(*own, "fleet", folder)}
+        if "local" not in given.without:
+            subjects["in process"] = lambda: Subject(*own, "local", postgres.new_database())
         if PEERS.exists() and "dbos" not in given.without:
             database = postgres.new_database()
             subjects["dbos"] = lambda: Subject(PEERS, "-m", "benchmarks.peers.with_dbos", database)
