@@ -1,14 +1,17 @@
 """What a step of a turn costs: it is made durable by two commits, as long as its calls may run twice."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from toolwire import Agent, Effect, Tool, Toolbox, tool
 from toolwire.hub.runtime import Runtime
-from toolwire.protocol.calls import ToolCall
+from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, UserMessage
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import ScriptedModel, call
 
@@ -60,6 +63,42 @@ async def test_a_step_takes_two_commits_and_one_more_for_several_calls_that_must
 
     assert many - few == 4 * wanted
     assert attempts == [1] * calls * 5
+
+
+@pytest.mark.parametrize("which", [look, note, order], ids=lambda one: one.name)
+async def test_a_single_call_takes_two_commits_with_the_beginning_and_the_end_of_its_turn(
+    tmp_path: Path, which: Tool
+) -> None:
+    made: list[int] = []
+    async with await SqliteStore.at(tmp_path) as store, Agent(ScriptedModel(), [which], store=store) as agent:
+        store.watch_commits(lambda changes, _: made.append(changes))
+        await agent.call(which.name, {"city": "Rome"})
+        [turn] = await store.turns()
+
+    assert (turn.state, len(made)) == ("ended", 2)
+
+
+async def test_a_single_call_that_is_canceled_while_its_result_is_written_has_ended_with_that() -> None:
+    is_written = asyncio.Event()
+
+    class Waits(MemoryStore):
+        """Has written a result, and does not answer."""
+
+        async def close(self, *args: Any, **more: Any) -> ToolResult:
+            await super().close(*args, **more)
+            is_written.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    store = Waits()
+    asking = asyncio.create_task(Agent(ScriptedModel(), [order], store=store).call("order", {"city": "Rome"}))
+    await is_written.wait()
+    asking.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    [turn] = await store.turns()
+    assert (turn.state, (await store.turn(turn.id)).ending) == ("ended", Ending(EndReason.DELIVERED, "ordered to Rome"))
 
 
 @pytest.mark.parametrize(("effect", "attempts"), [(Effect.PURE, 2), (Effect.IDEMPOTENT, 2), (Effect.UNSAFE, 1)])

@@ -8,8 +8,8 @@ import pytest
 from toolwire.errors import Fenced, NotFound, StoreError
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
-from toolwire.protocol.turns import Ending, EndReason
-from toolwire.record.contract import Store, TurnStats
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record.contract import Ends, Store, TurnStats
 
 from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, failure, success
@@ -42,6 +42,36 @@ async def test_a_turn_that_begins_with_a_call_is_kept_with_it_or_not_at_all(stor
     assert await store.calls() == [a_card()]
     await store.end(replace(turn, ending=Ending(EndReason.DELIVERED, "21 degrees")), TurnStats(calls=1))
     assert ((await store.turn(turn.id)).state, await events(store)) == ("ended", ["accepted"])
+
+
+def ends_delivered(turn: Turn) -> Ends:
+    return lambda result: (replace(turn, ending=Ending(EndReason.DELIVERED, result.text)), TurnStats(calls=1))
+
+
+async def test_a_turn_of_a_single_call_ends_with_the_result_that_was_kept_first(store: Store) -> None:
+    turn, card = a_turn(), a_card()
+    held = await store.claim(await store.open(card, [], begins=turn), [])
+    first = await store.close(held, success(card.call), [a_row("finished")], ends=ends_delivered(turn))
+
+    kept = await store.turn(turn.id)
+    assert (kept.state, kept.ending) == ("ended", Ending(EndReason.DELIVERED, first.text))
+    assert (await store.metrics())[1].turns == 1
+    with pytest.raises(Fenced, match="has ended"):  # the result that comes back is the first, and it has ended before
+        await store.close(held, failure(card.call), [], ends=ends_delivered(turn))
+    assert (await store.call(turn.id, card.call.id)).result == first
+
+
+async def test_a_result_of_the_holder_is_kept_where_its_turn_may_not_be_ended_by_it(store: Store) -> None:
+    turn, card = a_turn(), a_card()
+    held = await store.claim(await store.open(card, [], begins=turn), [], owner="worker", until=NOW + 10)
+    await store.release(turn)
+    await store.resume(turn.id)
+
+    with pytest.raises(Fenced, match="taken over"):
+        await store.close(held, success(card.call), [], ends=ends_delivered(turn))
+
+    assert (await store.call(turn.id, card.call.id)).result is not None
+    assert (await store.turn(turn.id)).state == "running"
 
 
 @pytest.mark.requirement("record.idempotent")

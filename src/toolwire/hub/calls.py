@@ -10,6 +10,7 @@ from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import REPEATABLE, Effect, Tool
 from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
+from toolwire.record.contract import Ends
 
 
 @fast_frozen
@@ -57,6 +58,14 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Detached:
     """The call runs on its own, and its turn does not wait for it."""
+
+
+@dataclass(slots=True)
+class Conclusion:
+    """How the turn of a single call ends with its result. `is_written` once that is handed to the store with it."""
+
+    ends: Ends
+    is_written: bool = False
 
 
 Outcome = ToolResult | Refused | Waiting | Detached

@@ -22,7 +22,7 @@ from toolwire.execute.contract import AbandonsWork, AwaitsResult, Dispatched, Kn
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.output_buffer import OutputBuffer
 from toolwire.execute.resources import Busy
-from toolwire.hub.calls import Accepted, Detached, Outcome, Refused, Waiting
+from toolwire.hub.calls import Accepted, Conclusion, Detached, Outcome, Refused, Waiting
 from toolwire.hub.results import is_plain, show_result, without_secrets
 from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
@@ -73,8 +73,8 @@ _context = constructor_from(
 class Journey:
     """Sees one call of a step to its result."""
 
-    __slots__ = ("_alone", "_announced", "_begun", "_card", "_emit", "_failed", "_files", "_one", "_output",
-                 "_services", "_slots", "_turn")  # fmt: skip
+    __slots__ = ("_alone", "_announced", "_begun", "_card", "_conclusion", "_emit", "_failed", "_files", "_one",
+                 "_output", "_services", "_slots", "_turn")  # fmt: skip
 
     def __init__(
         self,
@@ -85,8 +85,12 @@ class Journey:
         one: Accepted,
         alone: bool = False,
         failed: Sequence[BaseException] = (),
+        conclusion: Conclusion | None = None,
     ) -> None:
-        """In `failed` stands, as soon as that happens, why another call of the step could not be brought to its end."""
+        """In `failed` stands, as soon as that happens, why another call of the step could not be brought to its end.
+
+        A turn of a single call can be ended together with it, by its `conclusion`.
+        """
         self._services = services
         self._failed = failed
         self._turn = turn
@@ -95,6 +99,7 @@ class Journey:
         self._one = one
         self._card = one.card
         self._alone = alone
+        self._conclusion = conclusion
         self._announced = self._begun = False
         self._files: approved_files.ApprovedFiles | None = None
         self._output: OutputBuffer | None = None
@@ -129,7 +134,7 @@ class Journey:
         if result is None:  # otherwise another process has finished it meanwhile
             try:
                 begun = one.interrupted or self._begun
-                result = await close_call(self._services, self._card, outcome, rule, begun)
+                result = await close_call(self._services, self._card, outcome, rule, begun, self._conclusion)
             except CallHeld as held:  # a process that took the call over still runs it
                 return Waiting((ForResult(self._card.call.id, held.until),))
         return result if self._emit is None else self._tell_finished(result)
@@ -591,10 +596,14 @@ def close_call(
     result: ToolResult,
     rule: str = "",
     ran: bool = True,
+    conclusion: Conclusion | None = None,
 ) -> Awaitable[ToolResult]:
     """Write down how a call ended, and whether it `ran`; the result that was kept first comes back."""
     row = AuditRow.about(card, "finished", services.clock(), rule, result)
-    return services.writes.close(card, result, [row], ran=ran)
+    if conclusion is None:
+        return services.writes.close(card, result, [row], ran=ran)
+    conclusion.is_written = True
+    return services.writes.close(card, result, [row], ran=ran, ends=conclusion.ends)
 
 
 async def _refuse(denied: Denied) -> Refused:

@@ -13,7 +13,7 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import canceled_result
 from toolwire.disclose.offer import visible_tools
 from toolwire.errors import NotFound, Suspended
-from toolwire.hub.calls import Accepted, Waiting
+from toolwire.hub.calls import Accepted, Conclusion, Waiting
 from toolwire.hub.journey import Journey, close_call
 from toolwire.hub.judging import as_kept, decision_row, heed_password, judge, refuse_rest
 from toolwire.hub.services import Services
@@ -54,10 +54,12 @@ class Runtime(Services):
         reserve: Reservation | None = None,
         *,
         begins: Turn | None = None,
+        conclusion: Conclusion | None = None,
     ) -> ToolResult:
         """One call through the whole journey. The same call of the same turn again gives the stored result.
 
-        A turn that `begins` with the call is written down with it, or before it.
+        A turn that `begins` with the call is written down with it, and ends with it by its `conclusion` where this
+        process writes the result.
         """
         key = (turn.id, call.id)
         while running := self.executing.get(key):
@@ -67,7 +69,7 @@ class Runtime(Services):
         answer = self.executing[key] = asyncio.get_running_loop().create_future()
         emit = self.events.emitter(turn, emit)
         try:
-            result = await self._execute(call, turn, emit, reserve, begins)
+            result = await self._execute(call, turn, emit, reserve, begins, conclusion)
             answer.set_result(result)
         finally:
             answer.cancel()
@@ -75,7 +77,13 @@ class Runtime(Services):
         return result
 
     async def _execute(
-        self, call: ToolCall, turn: Turn, emit: Emit | None, reserve: Reservation | None, begins: Turn | None
+        self,
+        call: ToolCall,
+        turn: Turn,
+        emit: Emit | None,
+        reserve: Reservation | None,
+        begins: Turn | None,
+        conclusion: Conclusion | None,
     ) -> ToolResult:
         heed_password(self, call)
         [one] = judge(self, turn, (call,), None)
@@ -83,14 +91,12 @@ class Runtime(Services):
             opening = await _begun(self.store.open(one.card, [decision_row(one)], begins=begins))
             [result] = await self.run_sent(opening, turn, [one], Slots(1), emit)
             return result
-        if begins is not None:
-            await self.store.begin(begins)
-        kept = await self.store.open(one.card, [decision_row(one)], reserve)
+        kept = await self.store.open(one.card, [decision_row(one)], reserve, begins=begins)
         if kept.record_id != one.card.record_id:
             one = Accepted(kept, one.decision, interrupted=kept.attempt > 0)
         elif reserve is not None:
             one = as_kept(one, kept)
-        [result] = await self.run(turn, [one], Slots(1), emit)
+        [result] = await self.run(turn, [one], Slots(1), emit, conclusion)
         return result
 
     async def accept(
@@ -167,14 +173,19 @@ class Runtime(Services):
             await asyncio.shield(writing)  # if that went wrong, that is what is told
 
     async def run(
-        self, turn: Turn, accepted: Sequence[Accepted], slots: Slots, emit: Emit | None = None
+        self,
+        turn: Turn,
+        accepted: Sequence[Accepted],
+        slots: Slots,
+        emit: Emit | None = None,
+        conclusion: Conclusion | None = None,
     ) -> tuple[ToolResult, ...]:
         """Run the calls of one step, together where they may; results come in the order of the calls.
 
         Raises `Suspended` when everything that could run has run, and the rest waits.
         """
         if len(accepted) == 1 and not depends(accepted[0].card.call):
-            outcome = await Journey(self, turn, slots, emit, accepted[0], True).finish()
+            outcome = await Journey(self, turn, slots, emit, accepted[0], True, conclusion=conclusion).finish()
             if type(outcome) is ToolResult:
                 return (outcome,)
             outcomes: list[ToolResult | Waiting] = [outcome]

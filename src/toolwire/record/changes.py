@@ -14,9 +14,9 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import constructor, dataclass, fast_frozen
-from toolwire.record import ledger, reserved_usage
+from toolwire.record import ledger, refusals, reserved_usage
 from toolwire.record.approval_clock import ApprovalClock
-from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
+from toolwire.record.contract import Ends, LoopMetrics, Reservation, TurnStats
 from toolwire.record.ledger import Answered, Claim, Step
 from toolwire.record.liveness import Liveness
 from toolwire.record.owners import mark_key
@@ -392,6 +392,17 @@ def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float
     row = (whose, column(turn.agent), day_of(at), turn_id, used.tokens, used.cost_usd, used.wall_s)
     tx.connection.execute(SPEND, row)
     return None
+
+
+def close_and_end(
+    tx: Transaction, change: Callable[[Transaction], ToolResult | StoreError], ends: Ends, at: float
+) -> ToolResult | StoreError:
+    """Close the only call of a turn, which ends with it."""
+    first = change(tx)
+    if isinstance(first, StoreError):
+        return first
+    turn, stats = ends(first)
+    return end(tx, turn, refusals.ending_of(turn), stats, at) or first
 
 
 def _count_format(tx: Transaction, project: str, tally: FormatTally) -> None:

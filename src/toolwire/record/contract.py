@@ -96,6 +96,10 @@ class TurnStats:
     wall_s: float = 0.0
 
 
+Ends = Callable[[ToolResult], tuple[Turn, TurnStats]]
+"""How a turn of a single call ends by the result of that: the turn with its ending, and what the metrics count."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolMetrics:
     """Sums over all calls of a tool. Percentiles and `errors_by_type` are of its newest calls."""
@@ -407,15 +411,17 @@ class CallStore(Protocol):
         ...
 
     async def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True, claims: bool = False
-    ) -> ToolResult:
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
+        claims: bool = False, ends: Ends | None = None,
+    ) -> ToolResult:  # fmt: skip
         """Keep how a call ended, once: gives back the first result, and audits a later one as `late_result`.
 
         The result of the holder, who shows its token, is kept whatever has become of the turn. Without a token it is
         the turn's own write. Raises `Fenced` when the claim, or without a token the turn, belongs to another; the log
         hears of that result, too. Raises `CallHeld`, without a token, while a lease lasts that is not the turn's own.
         A call that never `ran` costs nothing: what was reserved for it is given back. A pure call that ran before it
-        was claimed is claimed by the same change, under the card's new token, where `claims` says so.
+        was claimed is claimed by the same change, under the card's new token, where `claims` says so. The turn of the
+        call `ends` by the same change, as the first result says. Raises as `end` does where only that is refused.
         """
         ...
 

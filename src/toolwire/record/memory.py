@@ -31,6 +31,7 @@ from toolwire.record.chain import AuditChain
 from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
     DueDispatch,
+    Ends,
     KeptEvent,
     KeptTurn,
     LoopMetrics,
@@ -302,8 +303,9 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         self._begun.get((project, turn_id), set()).discard(call_id)
 
     async def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True, claims: bool = False
-    ) -> ToolResult:
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
+        claims: bool = False, ends: Ends | None = None,
+    ) -> ToolResult:  # fmt: skip
         if claims:
             with suppress(StoreError):  # where the claim is refused, so is the result
                 await self.claim(card, (), begins=False, token=card.token)
@@ -313,11 +315,14 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         first, ended, late, charge = ledger.close_call(card, result, kept, turn, at, self._is_alive, self._owner, ran)
         if ended is None:
             self._audit.extend(late)
-            return _raise(first)
-        self._end_call(ended, result, at)
-        if turn is not None:
-            turn.calls += charge
-        self._audit.extend((*control, *audit) if control else audit)
+            result = _raise(first)
+        else:
+            self._end_call(ended, result, at)
+            if turn is not None:
+                turn.calls += charge
+            self._audit.extend((*control, *audit) if control else audit)
+        if ends is not None:
+            await self.end(*ends(result))
         return result
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:

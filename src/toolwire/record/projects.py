@@ -24,6 +24,7 @@ from toolwire.record import refusals
 from toolwire.record.chain import AuditChain
 from toolwire.record.contract import (
     DueDispatch,
+    Ends,
     KeptEvent,
     KeptTurn,
     LoopMetrics,
@@ -140,15 +141,16 @@ class ProjectStore:
         self.whole.pauses(turn_id, call_id, project=self.project)
 
     def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True, claims: bool = False
-    ) -> Doing[ToolResult]:
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
+        claims: bool = False, ends: Ends | None = None,
+    ) -> Doing[ToolResult]:  # fmt: skip
         own = self.project
         if card.project != own:
             self._only(card.project)
         for row in audit:
             if row.project != own:
                 self._only(row.project)
-        return self._close(card, result, audit, ran=ran, claims=claims)
+        return self._close(card, result, audit, ran=ran, claims=claims, ends=ends)
 
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
         self.require(turn)

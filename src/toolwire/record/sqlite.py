@@ -49,6 +49,7 @@ from toolwire.record.contract import (
     BodyPlace,
     BodyStore,
     DueDispatch,
+    Ends,
     KeptEvent,
     KeptTurn,
     LoopMetrics,
@@ -309,8 +310,9 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         return new_change_time(self._clock(), self._owners.name)
 
     async def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True, claims: bool = False
-    ) -> ToolResult:
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
+        claims: bool = False, ends: Ends | None = None,
+    ) -> ToolResult:  # fmt: skip
         now = self._now()
         result, control = ledger.settle(card, result, now.at)
         if control:
@@ -322,15 +324,18 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         if claims:
             by = Claim(card.token, self._owners.name)
             change = self._after_reading(card, partial(changes.claim_and, card=card, by=by, change=change, now=now))
+        both = change if ends is None else partial(changes.close_and_end, change=change, ends=ends, at=now.at)
         try:
-            first = await self._writer.write(change, _whose(card))
+            first = await self._writer.write(both, _whose(card))
         except StoreUnavailable:
-            self._writer.retry_later(change)
+            self._writer.retry_later(change)  # the result alone: its turn is released, and ends when it is resumed
             raise
         except Fenced:
             self._owners.unmark(project_key(card.project, card.turn_id), row[8])
             raise
         self._owners.unmark(project_key(card.project, card.turn_id), row[8])
+        if ends is not None:
+            self._runs.pop((row[1], row[7]), None)
         return first
 
     def holds(self, turn_id: str, *, project: str = DEFAULT) -> bool:
