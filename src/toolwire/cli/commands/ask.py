@@ -115,8 +115,9 @@ def ask(
     allow: no call that has a result runs again.
     """
     flags = Flags(
-        model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, step, system, project, tools, key_env, result_schema,
+        model=model, base_url=base_url, profile=profile, home=home, record=record, replay=replay, tier=tier, root=root,
+        allow=allow or [], yes=yes, iterations=iterations, deadline=deadline, tokens=tokens, no_tools=no_tools,
+        step=step, system=system, project=project, tools=tools, key_env=key_env, result_schema=result_schema,
     )  # fmt: skip
     words = require_turn_id(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
     place = flags.place()

@@ -89,8 +89,9 @@ def chat(
 ) -> Exit:
     """Talk with a model that can use tools. Each line or paste is a question; /help shows the other words."""
     flags = Flags(
-        model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, system=system, project=project, tools=tools, key_env=key_env,
+        model=model, base_url=base_url, profile=profile, home=home, record=record, replay=replay, key_env=key_env,
+        allow=allow or [], yes=yes, iterations=iterations, deadline=deadline, tokens=tokens, tier=tier, root=root,
+        system=system, project=project, tools=tools, no_tools=no_tools,
     )  # fmt: skip
     place = flags.place()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
