@@ -59,32 +59,24 @@ async def test_an_edit_whose_process_dies_takes_effect_once_and_the_turn_goes_on
     assert (workspace / "a.txt").read_text() == "aa"
 
 
-async def test_a_call_without_a_result_is_remembered_however_many_changes_come_after_it(
-    tmp_path: Path, workspace: Path
-) -> None:
-    home = tmp_path / "home"
-    await die_in_an_edit(workspace, home, steps=4)
-    assert (workspace / "a.txt").read_text() == "aa"
+async def test_a_call_without_a_result_is_remembered_until_its_note_is_removed(tmp_path: Path, workspace: Path) -> None:
+    """However many changes come after it. Without the mark that notes are gone, the second edit would be made again."""
+    early, late = tmp_path / "early", tmp_path / "late"
+    for home in (early, late):
+        await die_in_an_edit(workspace, home, steps=4)
+        assert (workspace / "a.txt").read_text() == "aa"
     change_often(workspace, 4_200)
-    result = await resumed(workspace, home)
+    result = await resumed(workspace, early)
     assert result.status is Status.SUCCESS, result.text
     assert (workspace / "a.txt").read_text() == "aa"
 
-
-async def test_where_old_notes_were_removed_the_outcome_of_a_call_without_a_result_is_unknown(
-    tmp_path: Path, workspace: Path
-) -> None:
-    """Without the mark that notes are gone, the edit would be made again: three letters."""
-    home = tmp_path / "home"
-    await die_in_an_edit(workspace, home, steps=4)
-    change_often(workspace, 4_200)
     long_ago = time.time() - 40 * 86_400
     done = workspace / ".toolwire" / "changes" / "done"
     for number, note in enumerate(sorted(done.iterdir(), key=lambda path: path.stat().st_mtime_ns)):
         os.utime(note, (long_ago + number, long_ago + number))
     change_often(workspace, 1, first=next(n for n in count() if digest(f"late/{n}").startswith("00")), prefix="late")
     assert len(list(done.iterdir())) == 4_096
-    result = await resumed(workspace, home)
+    result = await resumed(workspace, late)
     assert (result.status, result.error and result.error.code) == (Status.FAILED, Code.OUTCOME_UNKNOWN), result.text
     assert (workspace / "a.txt").read_text() == "aa"
 
