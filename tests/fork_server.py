@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 import toolwire
-from tests.caches import clear_caches
+from tests.caches import caches_of
 from toolwire.cli import main
 from toolwire.record.schema import newest
 from toolwire.te.main import main as te
@@ -42,6 +42,9 @@ _NOT_AHEAD = ("toolwire.cli.commands.chat", "toolwire.models.local")
 
 # What others import only when it is first used, and most commands use.
 _USED_BY_MOST = ("anyio._backends._asyncio", "anyio.streams.tls", "rich._emoji_codes", "uvicorn.lifespan.on")
+
+_caches: list[Any] = []
+"""Found before the first fork: to look for them writes to the pages of every module, which a fork has to copy first."""
 
 _STREAMS = ((0, "r", -1, "surrogateescape"), (1, "w", -1, "surrogateescape"), (2, "w", 1, "backslashreplace"))
 
@@ -112,7 +115,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
 
 def _run_python() -> None:
     """Do what an interpreter does with its words. It may change its user: what was found out before is forgotten."""
-    clear_caches()
+    for cache in _caches:
+        cache.cache_clear()
     del sys.argv[0]
     match sys.argv:
         case ["-c", code, *_]:
@@ -171,6 +175,7 @@ def _import_ahead() -> None:
         importlib.import_module(name)
     make_tools(TOOLS, ToolDependencies())  # the schemas of tools are made once in a process
     newest()  # and so are the statements that make a new store
+    _caches.extend(caches_of())
     gc.collect()
     gc.freeze()
 
