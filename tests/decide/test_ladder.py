@@ -8,6 +8,7 @@ import pytest
 
 from toolwire import Effect, Grant, Tier, Toolbox, ToolCall, tool
 from toolwire.decide.ladder import RUNGS, Case, Clearance, decide, explain, preflight
+from toolwire.define.canonical import sorted_json
 from toolwire.protocol.calls import Allowed, CallOptions, Denied, NeedsApproval
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Autonomy, Rule
@@ -240,7 +241,7 @@ def test_what_is_cleared_at_a_look_is_what_the_ladder_allows() -> None:
         clearance = Clearance(tools, grant)
         for name, arguments, more, offered, spent in product((*tools.names, "none"), given, options, offers, counts):
             call = ToolCall(name, arguments, id="c1", **more)
-            allowed = clearance.allow(call, offered, spent)
+            allowed = clearance.allow(call, offered, spent, sorted_json(arguments))
             if allowed is not None:
                 climbed = decide(Case(call, tools, grant, offered, spent))
                 assert isinstance(climbed, Allowed)

@@ -92,8 +92,11 @@ class Clearance:
         self.grant = grant
         self._cleared: dict[str, tuple[Tool, Checker, float] | None] = {}
 
-    def allow(self, call: ToolCall, offered: frozenset[str] | None, spent: int) -> Allowed | None:
-        """The call as it may run, or None where the ladder has to be climbed. `spent` are the calls before it."""
+    def allow(self, call: ToolCall, offered: frozenset[str] | None, spent: int, data: bytes | None) -> Allowed | None:
+        """The call as it may run, or None where the ladder has to be climbed.
+
+        `spent` are the calls before it, and `data` its arguments as JSON; None where orjson cannot write them.
+        """
         name, arguments = call.name, call.arguments
         try:
             cleared = self._cleared[name]
@@ -106,7 +109,7 @@ class Clearance:
         if (offered is not None and name not in offered) or TIMEOUT_ARGUMENT in arguments:
             return None
         tool, checker, timeout_s = cleared
-        return _may_run(call, tool, arguments, timeout_s) if checker.fits(arguments) else None
+        return _may_run(call, tool, arguments, timeout_s) if checker.fits(arguments, data) else None
 
     def _look_at(self, tool: Tool) -> tuple[Tool, Checker, float] | None:
         grant = self.grant

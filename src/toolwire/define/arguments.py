@@ -70,12 +70,13 @@ class Checker:
         self._is_closed = b'"$id"' not in text and admits_only_sound(self._schema, self._schema)
         self._is_quick = self._is_closed and tool.validator is None
 
-    def fits(self, arguments: Mapping[str, Any]) -> bool:
+    def fits(self, arguments: Mapping[str, Any], data: bytes | None) -> bool:
         """Whether `check` would give back these very arguments, without a fault or a note.
 
-        A quick look, which nearly every call passes: where it says no, only `check` knows.
+        A quick look, which nearly every call passes: where it says no, only `check` knows. `data` are the arguments as
+        JSON; None where orjson cannot write them.
         """
-        if type(arguments) is not dict or not self._is_quick or (data := as_bytes(arguments)) is None:
+        if data is None or not self._is_quick or type(arguments) is not dict:
             return False
         return not (self._has_integers and data.find(b".0") >= 0) and self._is_valid(arguments)
 

@@ -30,11 +30,20 @@ _WHOLE = (b".0,", b".0}", b".0]")
 _MANY_BITS = 14_000
 
 
-def canonical(value: Any) -> bytes:
-    """The canonical bytes of a JSON value. Raises `TypeError` for a value that is not JSON."""
+def sorted_json(value: Any) -> bytes | None:
+    """The value as orjson writes it, its names in order: nearly always the canonical bytes. None where it cannot."""
     try:
-        body = orjson.dumps(value, option=_ONLY_JSON)
+        return orjson.dumps(value, option=_ONLY_JSON)
     except TypeError:  # half a surrogate pair, a large integer, nested too deeply for orjson, or not JSON
+        return None
+
+
+def canonical(value: Any, body: bytes | None = None) -> bytes:
+    """The canonical bytes of a JSON value. Raises `TypeError` for a value that is not JSON.
+
+    Who has its `sorted_json` already gives that as `body`.
+    """
+    if body is None and (body := sorted_json(value)) is None:
         return _written(value)
     # Where orjson writes the canonical form it shows in the bytes: a fraction is written alike, unless it is whole or
     # has an exponent. What looks otherwise is looked at again. (As text, since `in` is many times faster there: with
@@ -46,9 +55,9 @@ def canonical(value: Any) -> bytes:
     return body if _is_simple(value) else _written(value)
 
 
-def digest(value: Any) -> str:
-    """The SHA-256 of the canonical bytes, in hexadecimal."""
-    return hashlib.sha256(canonical(value)).hexdigest()
+def digest(value: Any, body: bytes | None = None) -> str:
+    """The SHA-256 of the canonical bytes, in hexadecimal; `body` as for `canonical`."""
+    return hashlib.sha256(canonical(value, body)).hexdigest()
 
 
 def _has_a_whole(body: bytes) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from toolwire.decide.ladder import Case, Clearance, decide, too_many
-from toolwire.define.canonical import digest
+from toolwire.define.canonical import digest, sorted_json
 from toolwire.deliver.endings import refusal_result
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.deliver.url_passwords import has_url_password, withhold
@@ -35,15 +35,16 @@ def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: froz
     alone = len(calls) == 1
     for place, call in enumerate(calls):
         decision: Decision | None = None
+        data = sorted_json(call.arguments)  # written once, for the look at them and for their digest
         if not turn.tainted and place < most:
-            decision = cleared.allow(call, names, turn.calls + place)
+            decision = cleared.allow(call, names, turn.calls + place, data)
         if decision is None:
             decision = decide(
                 _case(call, services.toolbox, turn.grant, names, turn.calls, place, most, turn.tainted, read)
             )
         if not alone and type(decision) is Allowed and decision.tool.category == ENDS_TURN:
             decision = Denied(call, Code.INVALID_PARAMS, _NOT_ALONE.format(name=call.name), "alone")
-        judged.append(_accepted(_card_of(services, turn, call, decision, alone), decision))
+        judged.append(_accepted(_card_of(services, turn, call, decision, alone, data), decision))
     return judged
 
 
@@ -60,7 +61,9 @@ def refuse_rest(services: Services, turn: Turn, call: ToolCall, left_out: int) -
     return _accepted(_card_of(services, turn, call, decision, False), decision)
 
 
-def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision, alone: bool) -> CallCard:
+def _card_of(
+    services: Services, turn: Turn, call: ToolCall, decision: Decision, alone: bool, data: bytes | None = None
+) -> CallCard:
     """A call that is alone and runs in this process starts at once, so its card is opened as claimed: one write less.
 
     So is one of several that may run twice: should it never begin, it is simply run later. Any other is claimed by the
@@ -82,7 +85,7 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
             agreed = _agreement(turn, tool)
     record_id = services.new_id()
     return _card(
-        record_id, turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
+        record_id, turn.id, turn.epoch, call, digest(call.arguments, data), turn.project, turn.agent,
         effect, version, services.clock(), attempt, result, record_id if attempt else "", "", None,
         turn.iterations if turn.pending else turn.iterations + 1, agreed,
     )  # fmt: skip
