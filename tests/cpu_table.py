@@ -21,14 +21,18 @@ _NAME = "cpu_table"
 
 
 def cpu_s() -> float:
-    """The CPU time of this process and of all that it, or its fork server, has waited for."""
+    """The CPU time of this process and of all that it, or a fork server of it, has waited for."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system + _of_server()
+    return (
+        times.user
+        + times.system
+        + times.children_user
+        + times.children_system
+        + sum(map(_of_server, forked.server_pids()))
+    )
 
 
-def _of_server() -> float:
-    if (pid := forked.server_pid()) is None:
-        return 0.0
+def _of_server(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / _TICKS
 

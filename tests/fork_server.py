@@ -21,7 +21,7 @@ import tempfile
 import termios
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -167,11 +167,11 @@ def _open_streams() -> None:
     )
 
 
-def _import_ahead() -> None:
+def _import_ahead(more: Iterable[str]) -> None:
     for module in pkgutil.walk_packages(toolwire.__path__, "toolwire."):
         if not module.name.startswith(_NOT_AHEAD) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for name in _USED_BY_MOST:
+    for name in (*_USED_BY_MOST, *more):
         importlib.import_module(name)
     make_tools(TOOLS, ToolDependencies())  # the schemas of tools are made once in a process
     newest()  # and so are the statements that make a new store
@@ -182,5 +182,5 @@ def _import_ahead() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background of a script has it ignored
-    _import_ahead()
+    _import_ahead(sys.argv[2:])
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -58,21 +58,27 @@ def python(
     cwd: Path | None = None,
     stdin: int = subprocess.PIPE,
     stderr: int | None = None,
+    ahead: tuple[str, ...] = (),
 ) -> "subprocess.Popen[bytes]":
     """Start a Python program of a test in a fork: `-c CODE`, `-m MODULE` or a script, then its arguments.
 
-    It finds toolwire imported, for which a new interpreter takes half a second of CPU.
+    It finds toolwire imported, for which a new interpreter takes half a second of CPU. Modules that it shall find as
+    well are named `ahead`: they have a server of their own, since no command may find them.
     """
     whole = [sys.executable, *words]
     request = _request(whole, cwd or Path.cwd(), os.environ if env is None else env)
-    return Forked(request, whole, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
+    return Forked(request, whole, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, ahead=ahead)
 
 
 def run_python(
-    *words: str, text: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
+    *words: str,
+    text: str = "",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    ahead: tuple[str, ...] = (),
 ) -> "subprocess.CompletedProcess[str]":
     """Run such a program to its end, with a text as its standard input."""
-    with python(*words, env=env, cwd=cwd, stderr=subprocess.PIPE) as process:
+    with python(*words, env=env, cwd=cwd, stderr=subprocess.PIPE, ahead=ahead) as process:
         out, err = process.communicate(text.encode(), timeout=_LIMIT_S)
     return subprocess.CompletedProcess(process.args, process.returncode, out.decode(), err.decode())
 
@@ -104,15 +110,25 @@ class Forked(subprocess.Popen[bytes]):
     It replaces the three methods in which `Popen` asks the system to start a process or to wait for it.
     """
 
-    def __init__(self, request: bytes, words: Sequence[str], *, stdin: int, stdout: int, stderr: int | None) -> None:
+    def __init__(
+        self,
+        request: bytes,
+        words: Sequence[str],
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int | None,
+        ahead: tuple[str, ...] = (),
+    ) -> None:
         self._request, self._report, self._waiting = request, -1, threading.RLock()
+        self._ahead = ahead
         super().__init__(words, stdin=stdin, stdout=stdout, stderr=stderr)
 
     def _execute_child(self, *given: Any) -> None:
         stdin, stdin_here, stdout_here, stdout, stderr_here, stderr = given[10:16]
         self._report, report = os.pipe()
         streams = [number if handle == -1 else handle for number, handle in enumerate((stdin, stdout, stderr))]
-        socket.send_fds(_server(), [self._request], [*streams, report])
+        socket.send_fds(_server(*self._ahead), [self._request], [*streams, report])
         os.close(report)
         for handle, here in ((stdin, stdin_here), (stdout, stdout_here), (stderr, stderr_here)):
             if here != -1:
@@ -151,18 +167,18 @@ class Forked(subprocess.Popen[bytes]):
 _servers: list["subprocess.Popen[bytes]"] = []
 
 
-def server_pid() -> int | None:
-    """The process id of the server, where it is started."""
-    return _servers[0].pid if _servers else None
+def server_pids() -> list[int]:
+    """The process ids of the servers that are started."""
+    return [server.pid for server in _servers]
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """The server of this test process, started when it is first needed."""
+def _server(*ahead: str) -> socket.socket:
+    """The server of this test process that has these modules imported, too; started when it is first needed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
+        [sys.executable, "-m", "tests.fork_server", str(theirs.fileno()), *ahead],
         cwd=Path(__file__).parent.parent,
         env={**environ, "PYTHONUTF8": "1"},
         pass_fds=(theirs.fileno(),),
@@ -173,7 +189,7 @@ def _server() -> socket.socket:
     _servers.append(process)
 
     def end() -> None:
-        _servers.clear()
+        _servers.remove(process)
         ours.close()
         process.wait()
 

@@ -2,14 +2,15 @@
 
 import fcntl
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 ROOT = Path(__file__).parent.parent
 PLUGINS = ("-p", "tests.conftest", "-p", "no:schemathesis")  # as in pyproject.toml, which a folder elsewhere has not
+AHEAD = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # what is imported already is not rewritten
 SHOWN = re.compile(r"^folder (.+)$", re.MULTILINE)
 PROBE = """
 def test_folder(tmp_path):
@@ -30,14 +31,12 @@ def test_false(numbers):
 def run(folder: Path, *words: str, text: str = PROBE, code: int = 0) -> str:
     """The output of pytest over one test, by default one that shows its folder."""
     (folder / "test_probe.py").write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *PLUGINS, "-s", str(folder / "test_probe.py"), *words],
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
+    probe = str(folder / "test_probe.py")
+    done = forked.run_python(
+        "-m", "pytest", *PLUGINS, *AHEAD, "-s", probe, *words, cwd=ROOT, ahead=("hypothesis", "pytest")
     )
-    assert done.returncode == code, done.stdout.decode() + done.stderr.decode()
-    return done.stdout.decode()
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_run_has_a_folder_of_its_own_and_removes_it(tmp_path: Path) -> None:
