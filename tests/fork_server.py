@@ -32,7 +32,9 @@ from tests.caches import caches_of
 from toolwire.cli import main
 from toolwire.record.schema import newest
 from toolwire.te.main import main as te
-from toolwire.toolbox.registry import TOOLS, ToolDependencies, make_tools
+from toolwire.toolbox.registry import STANDARD, TOOLS, ToolDependencies, make_tools
+from toolwire.wire.replies.offered import Offered
+from toolwire.wire.text.triggers import triggers
 
 LARGEST = 150_000
 """A request takes one packet, and must fit into a socket's buffer."""
@@ -173,7 +175,8 @@ def _import_ahead(more: Iterable[str]) -> None:
             importlib.import_module(module.name)
     for name in (*_USED_BY_MOST, *more):
         importlib.import_module(name)
-    make_tools(TOOLS, ToolDependencies())  # the schemas of tools are made once in a process
+    tools = {tool.name: tool for tool in make_tools(TOOLS, ToolDependencies())}
+    triggers(Offered([tools[name] for name in STANDARD]))  # the patterns that find calls in text are made once
     newest()  # and so are the statements that make a new store
     _caches.extend(caches_of())
     gc.collect()
