@@ -24,7 +24,7 @@ _USER = "nobody"
 _SMALL = ("shared_buffers=16MB", "max_connections=300", "log_min_messages=panic")
 _QUICK = ("fsync=off", "full_page_writes=off")
 _PATIENCE_S = 60.0
-_OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+_IN_USE = "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'toolwire %'"
 _SHAPE = """
     SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = '{0}'::regnamespace),
            (SELECT count(*) FROM pg_proc WHERE pronamespace = '{0}'::regnamespace),
@@ -113,8 +113,8 @@ class PostgresServer:
 class _Schemas:
     """Schemas that tests have used, to be emptied and used again: to make one takes 150 ms of CPU.
 
-    One is used again only while nobody else is connected, so that nothing a test has left at work could write into it,
-    and only if it has the tables, functions and version that it began with.
+    One is used again only while no store in it is connected, so that nothing a test has left at work could write into
+    it, and only if it has the tables, functions and version that it began with.
     """
 
     def __init__(self, url: str) -> None:
@@ -136,10 +136,9 @@ class _Schemas:
         if not self._used:
             return ""
         self._connection = self._connection or PgConnection(self._url)
-        if self._connection.execute(_OTHERS).fetchone() != (0,):
-            return ""
-        while self._used:
-            name = self._used.pop()
+        in_use = {name.removeprefix("toolwire ") for (name,) in self._connection.execute(_IN_USE)}
+        for name in [name for name in self._used if name not in in_use]:
+            self._used.remove(name)
             if self._is_emptied(self._connection, name):
                 return name
         return ""

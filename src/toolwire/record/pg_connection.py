@@ -116,7 +116,7 @@ class PgConnection:
             timeout=patience_s,
             server_settings={
                 "search_path": schema,
-                "application_name": "toolwire",
+                "application_name": f"toolwire {schema}",  # so that an operator sees which store a connection serves
                 "jit": "off",
                 **_ISOLATED,
                 **_BY_INDEX,
