@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -141,7 +142,9 @@ def restate_service(server: Path, folder: Path) -> Iterator[str]:
         [str(PEERS), "-m", "benchmarks.peers.with_restate", "serve", str(service)],
     )
     processes = [
-        subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         for words in commands
     ]
     try:
@@ -149,8 +152,8 @@ def restate_service(server: Path, folder: Path) -> Iterator[str]:
         _until_answered(f"http://127.0.0.1:{admin}/deployments", body)
         yield f"http://127.0.0.1:{ingress}"
     finally:
-        for process in processes:
-            process.kill()
+        for process in processes:  # and what they have started: npm's restate-server is a script
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
