@@ -37,6 +37,18 @@ def test_every_json_value_has_a_canonical_form_and_a_digest(value: Any) -> None:
     assert digest(value) == hashlib.sha256(canonical(value)).hexdigest()
 
 
+FLAT = st.dictionaries(
+    st.text(st.characters(max_codepoint=0x80)),
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(max_codepoint=0x80)),
+)
+
+
+@given(FLAT)
+def test_an_object_of_texts_and_integers_is_written_as_its_parts_are(value: dict[str, Any]) -> None:
+    parts = [canonical(name) + b":" + canonical(value[name]) for name in sorted(value)]
+    assert canonical(value) == b"{" + b",".join(parts) + b"}"
+
+
 def test_order_and_number_spelling_do_not_matter() -> None:
     assert canonical({"b": 1.0, "a": [1e2, -0.0]}) == canonical({"a": [100, 0], "b": 1}) == b'{"a":[100,0],"b":1}'
     assert canonical({"\U0001f600": 1, "\ufb33": 2}) == '{"\U0001f600":1,"\ufb33":2}'.encode()

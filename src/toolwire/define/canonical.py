@@ -28,6 +28,7 @@ _SHAPE = bytes(48 if 48 <= code < 58 else 101 if code in b"eE" else 46 if code =
 _EXPONENT, _MANY_DIGITS, _FRACTION = "0e", "0" * 16, ".0"
 _WHOLE = (b".0,", b".0}", b".0]")
 _MANY_BITS = 14_000
+_EXACT = frozenset((str, int, bool, type(None)))
 
 
 def sorted_json(value: Any) -> bytes | None:
@@ -45,6 +46,9 @@ def canonical(value: Any, body: bytes | None = None) -> bytes:
     """
     if body is None and (body := sorted_json(value)) is None:
         return _written(value)
+    # Most arguments are an object of texts and integers, which orjson writes so; a text may be long.
+    if type(value) is dict and _EXACT.issuperset(map(type, value.values())) and body.isascii():
+        return body
     # Where orjson writes the canonical form it shows in the bytes: a fraction is written alike, unless it is whole or
     # has an exponent. What looks otherwise is looked at again. (As text, since `in` is many times faster there: with
     # bytes it first tries its left side as a number, and raises and catches an error for it.)
