@@ -16,6 +16,7 @@ from operator import itemgetter
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import Fenced, NotFound, Suspended, ToolwireError
+from toolwire.fleet.outage_log import OutageLog
 from toolwire.hub.detached import settle_detached
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
@@ -106,6 +107,7 @@ class TurnRunner:
         self._served: dict[str, int] = {}
         self._number = 0
         self._poll_s = poll_s
+        self._outages = OutageLog(_log)
         self._tell = tell
         self._clock = clock
         self._monotonic = monotonic
@@ -179,7 +181,7 @@ class TurnRunner:
                 try:
                     await self._take_up(everything=is_due)
                 except ToolwireError as error:
-                    _log.warning("ready turns cannot be looked up: %s", error)
+                    self._outages.warn("ready turns cannot be looked up", error)
                 # Not wait_for: in Python 3.11 it swallows a cancellation that comes together with the event.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._poll_s):

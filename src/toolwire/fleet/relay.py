@@ -21,6 +21,7 @@ from toolwire.bus.contract import Bus
 from toolwire.deliver.endings import not_taken, unknown
 from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, StoreError, ToolwireError
 from toolwire.fleet.fair_share import FairQueue
+from toolwire.fleet.outage_log import OutageLog
 from toolwire.fleet.parcels import command_message, read_parcel, wakeup_message
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
@@ -98,6 +99,7 @@ class Relay:
         self._refilling: asyncio.Task[None] | None = None
         self._sending = asyncio.Lock()
         self._last_error = ""
+        self._outages = OutageLog(_log)
         self._woken = asyncio.Event()
 
     def send_soon(self, dispatch: Dispatch, card: CallCard, message: BusMessage | None = None) -> None:
@@ -156,7 +158,7 @@ class Relay:
         try:
             await work()
         except ToolwireError as error:
-            _log.warning("what is to be sent cannot be looked up: %s", error)
+            self._outages.warn("what is to be sent cannot be looked up", error)
         except Exception:  # nothing else would start it again
             _log.exception("the relay broke, and goes on")
 
