@@ -17,12 +17,16 @@ from toolwire.protocol.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Processes of a `role` die `when` they do an `operation`: the first `times` that it happens."""
+    """Processes of a `role` die `when` they do an `operation`: the first `times` that it happens.
+
+    Only calls of one `part` of the protocol are made meanwhile; see `workload.MIXTURES`.
+    """
 
     role: str
     operation: str
     when: str
     times: int = 2
+    part: str = "workers"
 
     def is_hit(self, process: str, operation: str, when: str) -> bool:
         return (operation, when) == (self.operation, self.when) and process.startswith(self.role)
@@ -45,5 +49,16 @@ CRASH_POINTS = {
     "C38 the turn is taken up, before the model is asked": CrashPoint("runner", "resume", "after"),
     "C39 while the model answers": CrashPoint("runner", "ask model", "before"),
     "C41 the turn has ended, and its process does not hear of it": CrashPoint("runner", "end", "after"),
+    "a detached call is sent, and its turn does not know": CrashPoint("runner", "dispatch", "after", part="detached"),
+    "a call runs on its own, and its turn does not know": CrashPoint("runner", "detach", "after", part="detached"),
+    "a call is claimed for its service, which has no card yet": CrashPoint("service", "claim", "after", part="service"),
+    "the service's card is kept, and it does not report": CrashPoint("service", "keep_card", "after", 4, "service"),
+    "a report is received, before the claim": CrashPoint("receiver", "result_card", "after", part="service"),
+    "a report's result is kept, and the bus does not hear of it": CrashPoint(
+        "receiver", "close", "after", part="service"
+    ),
+    "a task has its share, and is not kept": CrashPoint("runner", "reserve_share", "after", part="tasks"),
+    "one task is kept, and the others are not": CrashPoint("runner", "begin", "after", part="tasks"),
+    "the tasks are kept, and their turn does not wait": CrashPoint("runner", "release", "before", part="tasks"),
     "C45 everything at once": CrashPoint("", "claim", "after", times=1),
 }

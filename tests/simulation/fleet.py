@@ -5,38 +5,43 @@ import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from operator import itemgetter
 from random import Random
 from typing import Any
 
 from tests.simulation.crash_points import CrashPoint
+from tests.simulation.delegation import GRANT, delegating_tools, plain_tools
 from tests.simulation.faults import CALM, FaultPlan, draw_faults
+from tests.simulation.foreign_service import ForeignService, HttpCards, Journal
 from tests.simulation.invariants import check_end
 from tests.simulation.lossy_bus import LossyBus
 from tests.simulation.shared_store import LEASE_S, Network, SharedStore, StoreView
 from tests.simulation.virtual_loop import PROCESS, SimulatedProcess, Stuck, VirtualLoop
 from tests.simulation.workload import (
     CALLED,
-    FAR,
     MOST_CHARS,
+    OF_WORKERS,
     SERVED,
-    TOOLS,
+    THINGS,
     OutsideLedger,
     PlannedModel,
     Surroundings,
     draw_plans,
 )
-from toolwire import Agent, Grant, Tier
+from toolwire import Agent, Grant
 from toolwire.assemble.turn_runner import TurnRunner
-from toolwire.define.toolbox import Toolbox
 from toolwire.errors import BusUnavailable, StoreError, StoreUnavailable
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.fleet.dispatcher import BusDispatcher
 from toolwire.fleet.relay import Relay
+from toolwire.fleet.reports import ReportReceiver
 from toolwire.fleet.wakeups import hear_wakeups
 from toolwire.fleet.worker import ToolWorker
 from toolwire.hub.canceling import cancel_turn
 from toolwire.protocol.approvals import Approval
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Limits, Turn
 from toolwire.protocol.values import dataclass
 from toolwire.record.projects import of_project
@@ -47,7 +52,7 @@ QUIET_S = 240.0
 
 _EVENTS = 60
 _LIMITS = Limits(consecutive_failures=100, repeats=100, result_chars=MOST_CHARS)
-_GRANT = Grant(tier=Tier.RUN, max_calls=1_000)
+DETACHED_LEASE_S = 6.0
 
 Start = Callable[[SimulatedProcess, "StoreView"], list[Coroutine[Any, Any, Any]]]
 
@@ -75,20 +80,29 @@ class SimulatedFleet:
     """One run. `simulate` is the way to make one."""
 
     def __init__(
-        self, seed: int, *, trace: int = _EVENTS, is_verbose: bool = False, crash: CrashPoint | None = None
+        self,
+        seed: int,
+        *,
+        trace: int = _EVENTS,
+        is_verbose: bool = False,
+        crash: CrashPoint | None = None,
+        part: str = "",
     ) -> None:
         self.loop = VirtualLoop(Random(f"{seed} order"))
         self.violations: list[str] = []
         self.events: deque[str] = deque(maxlen=trace)
         self.counts: Counter[str] = Counter()
         self.faults: FaultPlan = draw_faults(Random(f"{seed} faults")) if crash is None else CALM
-        self.plans = draw_plans(Random(f"{seed} plans"))
+        self.plans = draw_plans(Random(f"{seed} plans"), part)
         self.ledger = OutsideLedger(self.violate, self.note)
         self.store = SharedStore(self.loop, self.violate)
         self.network = Network(self.loop, Random(f"{seed} network"))
         self.bus = LossyBus(self.loop, Random(f"{seed} bus"), self.network)
-        self.loop.surroundings = Surroundings(self.ledger, Random(f"{seed} tools"))
-        self._called = Toolbox.of(*CALLED)
+        self.surroundings = Surroundings(self.ledger, Random(f"{seed} tools"), self.store.views, self._helper)
+        self.loop.surroundings = self.surroundings
+        self._called = delegating_tools() if self.plans.tasks else plain_tools()
+        self._told: dict[tuple[str, str], str] = {}
+        self._journal = Journal(self.loop)
         self.workers: dict[str, ToolWorker] = {}
         self.processes: dict[str, SimulatedProcess] = {}
         self._random = Random(f"{seed} fleet")
@@ -96,7 +110,7 @@ class SimulatedFleet:
         self._began = self.loop.time()
         self._quiet = False
         self._begun = 0
-        self.wanted = {(plan.project, plan.turn_id): plan for plan in self.plans}
+        self.must_cancel: set[tuple[str, str]] = set()
         self.network.tell = self.note if is_verbose else None
         self._crash_point = crash
         self.network.crash = None if crash is None else self._crash
@@ -140,17 +154,27 @@ class SimulatedFleet:
             yield f"relay-{number}", self._relay
         for number in range(1, self._random.randint(1, 3) + 1):
             yield f"worker-{number}", self._worker
+        if self.plans.has_foreign:
+            for number in range(1, self._random.randint(1, 2) + 1):
+                yield f"service-{number}", self._service
+                yield f"receiver-{number}", self._receiver
 
     async def _watch(self) -> None:
         """Wait until all turns have ended; longer than a while after the last fault is for ever."""
         for second in range(int(self.faults.lasts_s + QUIET_S)):
-            if len(self.store._turns) >= len(self.plans) and not self.store._open:
+            if self._has_ended():
                 return
             if not self._quiet and second >= self.faults.lasts_s:
                 self._calm()
             await asyncio.sleep(1.0)
-        left = [(key, kept.state, kept.opening.waits) for key, kept in self.store._open.items()]
-        self.violate(f"{QUIET_S:g} s after the last fault these turns have not ended: {left}")
+        turns = [(key, kept.state, kept.opening.waits) for key, kept in self.store._open.items()]
+        calls = [(card.turn_id, card) for card in self.store.open_detached()]
+        self.violate(f"{QUIET_S:g} s after the last fault these have not ended: {turns} {calls}")
+
+    def _has_ended(self) -> bool:
+        store = self.store
+        is_begun = all((plan.project, plan.turn_id) in store._turns for plan in self.plans.begun)
+        return is_begun and not store._open and not store.open_detached()
 
     def _calm(self) -> None:
         """From now on nothing goes wrong."""
@@ -216,7 +240,7 @@ class SimulatedFleet:
 
     def _client(self, process: SimulatedProcess, view: StoreView) -> list[Coroutine[Any, Any, Any]]:
         async def begin() -> None:
-            for plan in sorted(self.plans, key=lambda plan: plan.begins_at):
+            for plan in sorted(self.plans.begun, key=lambda plan: plan.begins_at):
                 await asyncio.sleep(max(0.0, self._began + plan.begins_at - self.loop.time()))
                 agent = self._agent(view, plan.project, None)
                 while (plan.project, plan.turn_id) not in self.store._turns:
@@ -241,17 +265,22 @@ class SimulatedFleet:
 
         async def cancel() -> None:
             is_first = process.name.endswith(".1")
-            for plan in self.plans:
-                if plan.canceled_at is None or not (is_first or self._random.random() < 0.3):
+            plans = (*self.plans.begun, *self.plans.tasks.values())
+            wishes = [(plan.canceled_at, plan) for plan in plans if plan.canceled_at is not None]
+            for at, plan in sorted(wishes, key=itemgetter(0)):
+                if not (is_first or self._random.random() < 0.3):
                     continue
-                await asyncio.sleep(max(0.0, self._began + plan.canceled_at - self.loop.time()))
+                await asyncio.sleep(max(0.0, self._began + at - self.loop.time()))
+                turn_id = plan.turn_id or self.store.turn_of(plan.question)
                 for _ in range(5):
                     try:
-                        await cancel_turn(of_project(view.as_store, plan.project), plan.turn_id, self.loop.time())
+                        waits = await cancel_turn(of_project(view.as_store, plan.project), turn_id, self.loop.time())
                     except StoreError:
                         await asyncio.sleep(0.7)
                         continue
-                    self.note(f"canceled {plan.project} {plan.turn_id}")
+                    self.note(f"canceled {plan.project} {turn_id}")
+                    if waits:
+                        self.must_cancel.add((plan.project, turn_id))
                     break
             await asyncio.Event().wait()
 
@@ -266,7 +295,7 @@ class SimulatedFleet:
 
     def _runners(self, view: StoreView, relay: Relay | None) -> list[Coroutine[Any, Any, Any]]:
         work: list[Coroutine[Any, Any, Any]] = []
-        for project in sorted({plan.project for plan in self.plans}):
+        for project in sorted({plan.project for plan in self.plans.begun}):
             agent = self._agent(view, project, relay)
 
             @asynccontextmanager
@@ -287,24 +316,43 @@ class SimulatedFleet:
         return Relay(view.as_store, self.bus, poll_s=1.0, pause=pause_after, clock=self.loop.time)
 
     def _worker(self, process: SimulatedProcess, view: StoreView) -> list[Coroutine[Any, Any, Any]]:
-        tools = [TOOLS[name] for name in FAR]
         worker = ToolWorker(
-            view.as_store, self.bus, tools, SERVED, durable="workers", renew_s=1.0, at_once=2, clock=self.loop.time
-        )
+            view.as_store, self.bus, OF_WORKERS, SERVED + THINGS, durable="workers", renew_s=1.0, at_once=2,
+            clock=self.loop.time,
+        )  # fmt: skip
         self.workers[process.name] = worker
         return [worker.run(drain_s=5.0)]
+
+    def _service(self, process: SimulatedProcess, view: StoreView) -> list[Coroutine[Any, Any, Any]]:
+        return [ForeignService(HttpCards(view, self.loop), self.bus, self._journal, self.surroundings).run()]
+
+    def _receiver(self, process: SimulatedProcess, view: StoreView) -> list[Coroutine[Any, Any, Any]]:
+        async def find(_project: str, card: CallCard) -> Tool:
+            return CALLED[card.call.name]
+
+        receiver = ReportReceiver(
+            view.as_store, self.bus, durable="reports", find_tool=find, clock=self.loop.time
+        )  # fmt: skip
+        return [receiver.run()]
 
     def _agent(self, view: StoreView, project: str, relay: Relay | None) -> Agent:
         loop = self.loop
         sent = BusDispatcher(of_project(view.as_store, project), relay, limits=_LIMITS, clock=loop.time, queue_s=60.0)
         fails = 0.0 if self._quiet else self.faults.model_fails
-        model = PlannedModel(project, self.wanted, self._random, self.violate, self.network.reach, fails=fails)
+        model = PlannedModel(
+            project, self.plans, self._random, self.violate, self.network.reach, self._told, fails=fails
+        )  # fmt: skip
         agent = Agent(
             model, self._called, store=view.as_store, executor=Router(InProcessExecutor(), bus=sent),
-            project=project, grant=_GRANT, limits=_LIMITS, suspends=True,
+            project=project, grant=GRANT, limits=_LIMITS, suspends=True,
         )  # fmt: skip
         agent.runtime.clock = agent.runtime.monotonic = loop.time
+        agent.runtime.detached_lease_s = DETACHED_LEASE_S
         return agent
+
+    def _helper(self, grant: Grant) -> Agent:
+        """An agent that is set to work by others, as the process makes it that runs now."""
+        return self._agent(self.store.views[PROCESS.get().name], "red", None)
 
     # Faults
 
@@ -410,9 +458,14 @@ def _hearing(violate: Callable[[str], None]) -> Iterator[None]:
         logger.level, logger.propagate = before
 
 
-def simulate(seed: int, *, trace: int = _EVENTS, is_verbose: bool = False, crash: CrashPoint | None = None) -> Report:
-    """Run one seed. The verbose tell all that the store is asked. With a `crash` point, nothing else goes wrong."""
-    fleet = SimulatedFleet(seed, trace=trace, is_verbose=is_verbose, crash=crash)
+def simulate(
+    seed: int, *, trace: int = _EVENTS, is_verbose: bool = False, crash: CrashPoint | None = None, part: str = ""
+) -> Report:
+    """Run one seed. The verbose tell all that the store is asked. With a `crash` point, nothing else goes wrong.
+
+    With a `part` (see `workload.MIXTURES`) only calls of that part of the protocol are made.
+    """
+    fleet = SimulatedFleet(seed, trace=trace, is_verbose=is_verbose, crash=crash, part=part)
     try:
         with _hearing(fleet.violate):
             fleet.run()

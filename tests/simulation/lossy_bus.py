@@ -1,6 +1,7 @@
 """A bus that does all that brokers and networks do: it loses, doubles, delays and reorders messages, and forgets."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -13,6 +14,7 @@ from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import filter_matches
 from toolwire.protocol.values import dataclass
 
+_REPORT = ".execution.report"
 DEDUPE_S = 20.0
 LONGEST_ACK_WAIT_S = 6.0
 """Shorter than a broker's, as all times here are, so that a run is short."""
@@ -69,6 +71,8 @@ class LossyBus:
         self.network = network
         self.faults = BusFaults()
         self.away_until = 0.0
+        self.reports: set[tuple[str, str, str]] = set()
+        """The calls of which reports were received, and need not come again."""
         self._groups: dict[str, _Group] = {}
         self._ids: dict[str, float] = {}
 
@@ -204,6 +208,9 @@ class LossyDelivery:
         bus = self._of.bus
         await bus.network.reach("ack", "before")
         self._let_go()
+        if self.message.subject.endswith(_REPORT):
+            said = json.loads(self.message.data)
+            bus.reports.add((said["project_id"], said["agent_turn_id"], said["tool_call_id"]))
         if not (bus.is_away or bus.chance(bus.faults.lost_ack)):
             self._timer.cancel()
 

@@ -4,25 +4,36 @@ Each is a patch of one function of the product, for as long as the block lasts.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
+from toolwire import agent
+from toolwire.assemble import turn_runner
 from toolwire.bus.contract import Delivered
-from toolwire.errors import BusUnavailable
+from toolwire.errors import BusUnavailable, Suspended
 from toolwire.execute.contract import Dispatched
+from toolwire.fleet import reports
 from toolwire.fleet.dispatcher import BusDispatcher
 from toolwire.fleet.parcels import read_parcel
 from toolwire.fleet.relay import Relay
+from toolwire.fleet.reports import ReportReceiver
 from toolwire.fleet.worker import ToolWorker
-from toolwire.protocol.bus import BusMessage
+from toolwire.gateway import cards
+from toolwire.hub import canceling
+from toolwire.hub.journey import Journey
+from toolwire.protocol.bus import AfterExecution, BusMessage
+from toolwire.protocol.calls import Allowed
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.values import replace
-from toolwire.protocol.waits import ForResult
+from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record import ledger, ready
 from toolwire.record.contract import DueDispatch
 from toolwire.record.ledger import Sending
 from toolwire.record.memory import MemoryStore
+from toolwire.record.rows import new_id
+from toolwire.toolbox.agents import orchestration, orchestration_tools
+from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.wire.utp.violations import Refusal
 
 Plant = Callable[[ExitStack], None]
@@ -224,30 +235,194 @@ def calls_of_all_projects(stack: ExitStack) -> None:
     _replace(stack, MemoryStore, "_kept", kept)
 
 
-PLANTED: dict[str, Plant] = {
-    one.__name__: one
-    for one in (
-        claim_without_epoch,
-        claim_while_held,
-        close_without_token,
-        close_twice,
-        close_over_the_holder,
-        resume_while_owned,
-        resume_with_the_same_epoch,
-        change_turns_of_others,
-        send_once,
-        drop_what_the_broker_refuses,
-        repeat_unsafe_calls,
-        run_what_another_began,
-        send_again_what_another_began,
-        run_before_the_claim,
-        claim_again_with_another_token,
-        leave_stranded_calls,
-        ready_after_one_result_and_sent_once,
-        never_ready,
-        calls_of_all_projects,
-    )
+# Calls that run on their own
+
+
+def settle_nothing_detached(stack: ExitStack) -> None:
+    """No runner looks for calls that have lost their process."""
+
+    async def settle(*_: Any) -> list[CallCard]:
+        return []
+
+    _replace(stack, turn_runner, "settle_detached", settle)
+
+
+def detach_before_it_is_sent(stack: ExitStack) -> None:
+    """A call runs on its own from before it is on its way: whoever dies in between loses it."""
+    right = Journey._send
+
+    async def send(self: Journey, allowed: Allowed) -> Any:
+        if self._card.agreed.after_execution is AfterExecution.DETACH:
+            await self._services.store.detach(self._card)
+        return await right(self, allowed)
+
+    _replace(stack, Journey, "_send", send)
+
+
+def drop_detached_calls_with_their_turns(stack: ExitStack) -> None:
+    right = ledger.due_call
+
+    def due(dispatch: Dispatch, kept: CallCard | None, *rest: Any) -> tuple[Sending, float | None]:
+        return right(dispatch, replace(kept, detached=False) if kept is not None else None, *rest)
+
+    _replace(stack, ledger, "due_call", due)
+
+
+def tell_results_of_detached_calls(stack: ExitStack) -> None:
+    """A turn that is taken up reads the results that its calls have by then, and not what it had read."""
+    _replace(stack, MemoryStore, "_detached", lambda *_: frozenset())
+
+
+# Agents that set others to work
+
+
+def begin_tasks_anew(stack: ExitStack) -> None:
+    """A call that is made again after a crash does not find the turns that it began."""
+    _replace(stack, orchestration, "child_turn_id", lambda *_: new_id())
+
+
+def go_on_after_the_first_task(stack: ExitStack) -> None:
+    """Who joins tasks takes the first that has ended for all of them."""
+    right = orchestration.join
+
+    async def join(sub_agents: Any, context: Any, orders: Any, now: float, **more: Any) -> Any:
+        try:
+            return await right(sub_agents, context, orders, now, **more)
+        except Suspended as waits:
+            if len(waits.waits) > len(orders) - 1:  # none has ended
+                raise
+            return await right(sub_agents, context, orders, now, **{**more, "deadline_s": -1e9})
+
+    _replace(stack, orchestration, "join", join)
+
+
+def never_ready_for_tasks(stack: ExitStack) -> None:
+    right = ready.is_ready
+
+    def is_ready(project: str, turn_id: str, waits: Any, now: float, come: Any) -> bool:
+        return right(project, turn_id, [one for one in waits if not isinstance(one, ForTurn)], now, come)
+
+    _replace(stack, ready, "is_ready", is_ready)
+
+
+def fail_while_the_store_is_away(stack: ExitStack) -> None:
+    """A call that gives tasks fails where the store does not answer, and its turn goes on without them."""
+    _replace(stack, orchestration_tools, "_later_without_store", lambda _: nullcontext())
+
+
+def share_tasks_of_all_projects(stack: ExitStack) -> None:
+    """Sub-agents look for turns by their ids, whosever these are."""
+    _replace(stack, SubAgents, "_store", lambda self, _: self.store)
+
+
+# Reports of services
+
+
+def forget_late_reports(stack: ExitStack) -> None:
+    async def note(*_: Any) -> None:
+        return
+
+    _replace(stack, ReportReceiver, "_note_late", note)
+
+
+def acknowledge_before_it_is_kept(stack: ExitStack) -> None:
+    """A receiver that takes a report off the bus while the store is away."""
+    right = ReportReceiver.handle
+
+    async def handle(self: ReportReceiver, delivered: Delivered) -> None:
+        with patch.object(delivered, "nak", lambda _: delivered.ack()):
+            await right(self, delivered)
+
+    _replace(stack, ReportReceiver, "handle", handle)
+
+
+def claim_for_a_service_without_its_token(stack: ExitStack) -> None:
+    """The process that gives a service its card dies before it has kept the token, or loses it."""
+
+    async def claimed(_: Any, card: CallCard) -> CallCard:
+        return card
+
+    _replace(stack, reports, "with_service_claim", claimed)
+
+
+def give_a_card_without_a_claim(stack: ExitStack) -> None:
+    """A service may read the card of a call that is not held for it."""
+
+    async def hold(*_: Any, **__: Any) -> bool:
+        return True
+
+    _replace(stack, cards, "hold_for_service", hold)
+
+
+# Cancellation
+
+
+def forget_that_a_turn_was_canceled(stack: ExitStack) -> None:
+    """A turn whose call had to stop first goes on, once it has."""
+
+    async def asked(*_: Any) -> str:
+        return ""
+
+    _replace(stack, agent, "cancel_asked", asked)
+
+
+def cancel_without_tasks(stack: ExitStack) -> None:
+    async def unended(*_: Any) -> list[str]:
+        return []
+
+    _replace(stack, canceling, "_unended", unended)
+
+
+_WORKERS: tuple[Plant, ...] = (
+    claim_without_epoch,
+    claim_while_held,
+    close_without_token,
+    close_twice,
+    close_over_the_holder,
+    resume_while_owned,
+    resume_with_the_same_epoch,
+    change_turns_of_others,
+    send_once,
+    drop_what_the_broker_refuses,
+    repeat_unsafe_calls,
+    run_what_another_began,
+    send_again_what_another_began,
+    run_before_the_claim,
+    claim_again_with_another_token,
+    leave_stranded_calls,
+    ready_after_one_result_and_sent_once,
+    never_ready,
+    calls_of_all_projects,
+)
+_DETACHED: tuple[Plant, ...] = (
+    settle_nothing_detached,
+    detach_before_it_is_sent,
+    drop_detached_calls_with_their_turns,
+    tell_results_of_detached_calls,
+)
+_TASKS: tuple[Plant, ...] = (
+    begin_tasks_anew,
+    go_on_after_the_first_task,
+    never_ready_for_tasks,
+    fail_while_the_store_is_away,
+    share_tasks_of_all_projects,
+    cancel_without_tasks,
+)
+_SERVICE: tuple[Plant, ...] = (
+    forget_late_reports,
+    acknowledge_before_it_is_kept,
+    claim_for_a_service_without_its_token,
+    give_a_card_without_a_claim,
+    forget_that_a_turn_was_canceled,
+)
+
+PLANTED = {one.__name__: one for one in (*_WORKERS, *_DETACHED, *_TASKS, *_SERVICE)}
+PARTS = {
+    one.__name__: part
+    for part, plants in (("workers", _WORKERS), ("detached", _DETACHED), ("tasks", _TASKS), ("service", _SERVICE))
+    for one in plants
 }
+"""The part of the protocol in which a defence is missed; see `workload.MIXTURES`."""
 
 
 @contextmanager

@@ -11,13 +11,15 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, cast
 
+from tests.simulation.invariants import wrong_about_tasks
 from tests.simulation.virtual_loop import PROCESS, SimulatedProcess, VirtualLoop
 from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard, Dispatch
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.turns import EndReason, Turn
+from toolwire.protocol.waits import ForTurn
 from toolwire.record import ledger
-from toolwire.record.contract import KeptTurn, Store, TurnSummary
+from toolwire.record.contract import KeptTurn, Store, TurnStats, TurnSummary
 from toolwire.record.memory import MemoryStore
 
 LEASE_S = 4.0
@@ -25,7 +27,7 @@ _RETRIED = frozenset(["close", "release"])
 _SYNC = frozenset(["begins", "pauses"])
 _READS = frozenset(
     "turn turns ready_turns calls approvals approval active_patterns dispatched dispatched_call audit_log untrusted "
-    "thread holds_locks spent reserved_shares fetch".split()
+    "thread holds_locks spent reserved_shares fetch detached_calls result_card".split()
 )
 
 
@@ -94,7 +96,9 @@ class SharedStore(MemoryStore):
         mine = await super().claim(card, *args, **more)
         if mine.result is not None or kept is None or mine.attempt == kept.attempt:
             return mine
-        if turn is not None and card.epoch != turn.epoch:
+        if kept.cancel:
+            self._violate(f"call {card.call.id} was claimed although it was to be canceled")
+        if turn is not None and card.epoch != turn.epoch and not kept.detached:
             self._violate(f"call {card.call.id} was claimed under epoch {card.epoch}, and its turn has {turn.epoch}")
         if held:
             self._violate(f"call {card.call.id} was claimed while {kept.owner} held it")
@@ -117,13 +121,36 @@ class SharedStore(MemoryStore):
             self._violate(f"call {card.call.id} was closed by a process that had lost it")
         if held and not card.token:
             self._violate(f"call {card.call.id} was closed while {kept.owner} held it")
+        for wrong in wrong_about_tasks(self._turns, kept, first, self._clock()):
+            self._violate(f"{card.call.name} {card.call.id}: {wrong}")
         return first
+
+    async def end(self, turn: Turn, stats: TurnStats) -> None:
+        await super().end(turn, stats)
+        assert turn.ending is not None
+        if turn.ending.reason is EndReason.CANCELED:
+            waited_for = self._turns[turn.project, turn.id].opening.waits
+            waits = (wait.turn_id for wait in waited_for if isinstance(wait, ForTurn))
+            if left := [child for child in waits if not self._is_over_soon(turn.project, child)]:
+                self._violate(f"turn {turn.id} was canceled, and what it waited for was not: {left}")
+
+    def _is_over_soon(self, project: str, turn_id: str) -> bool:
+        """Whether a turn has ended, or the holders of its calls were asked to stop."""
+        return self._is_over(project, turn_id) or any(one.cancel for one in self._cards[project, turn_id].values())
 
     def _held(self, turn: Turn) -> Any:
         kept = super()._held(turn)
         if kept.epoch != turn.epoch or kept.state == ledger.ENDED:
             self._violate(f"turn {turn.id} was changed under epoch {turn.epoch}; it is {kept.state} under {kept.epoch}")
         return kept
+
+    def open_detached(self) -> list[CallCard]:
+        """The calls that run on their own and have no result."""
+        return [one for cards in self._cards.values() for one in cards.values() if one.detached and one.result is None]
+
+    def turn_of(self, question: str) -> str:
+        """The turn in which something was asked first; empty where that has not been asked yet."""
+        return next((kept.opening.id for kept in self._turns.values() if kept.opening.question == question), "")
 
     def let_go(self, owner: str, runs: "dict[tuple[str | None, str], int]") -> None:
         """Release what an owner has and does not run, since it never heard that it has it."""

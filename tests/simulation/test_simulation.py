@@ -3,22 +3,25 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from tests.simulation.crash_points import CRASH_POINTS
 from tests.simulation.fleet import simulate
-from tests.simulation.planted import PLANTED, without
+from tests.simulation.planted import PARTS, PLANTED, without
 
 SEEDS = 1_000
 _TOGETHER = 25
 _MOST_TRIED = 400
 _LATE = {
-    "close_without_token": 540,
-    "leave_stranded_calls": 60,
-    "repeat_unsafe_calls": 90,
-    "run_what_another_began": 165,
-    "send_again_what_another_began": 90,
+    "acknowledge_before_it_is_kept": 60,
+    "cancel_without_tasks": 65,
+    "close_without_token": 50,
+    "detach_before_it_is_sent": 25,
+    "fail_while_the_store_is_away": 20,
+    "go_on_after_the_first_task": 30,
+    "leave_stranded_calls": 240,
 }
 """Where seeds notice something only now and then, the first one that is tried: a seed costs 40 ms."""
 _AT_EACH_POINT = 8
@@ -33,7 +36,8 @@ def test_whatever_goes_wrong_each_call_has_one_result_and_takes_effect_once(firs
 
 @pytest.mark.parametrize("name", CRASH_POINTS)
 def test_a_process_that_is_killed_at_a_crash_point_does_no_harm(name: str) -> None:
-    reports = [simulate(seed, crash=CRASH_POINTS[name]) for seed in range(_AT_EACH_POINT)]
+    point = CRASH_POINTS[name]
+    reports = [simulate(seed, crash=point, part=point.part) for seed in range(_AT_EACH_POINT)]
 
     assert sum(report.counts["crashes"] for report in reports) > 0
     assert [str(report) for report in reports if not report.is_sound] == []
@@ -43,7 +47,7 @@ def test_a_process_that_is_killed_at_a_crash_point_does_no_harm(name: str) -> No
 def test_a_defence_that_is_taken_away_is_noticed(name: str) -> None:
     with without(name):
         first = _LATE.get(name, 0)
-        assert any(not simulate(seed).is_sound for seed in range(first, first + _MOST_TRIED))
+        assert any(not simulate(seed, part=PARTS[name]).is_sound for seed in range(first, first + _MOST_TRIED))
 
 
 def test_kills_pauses_and_outages_do_happen() -> None:
@@ -52,6 +56,14 @@ def test_kills_pauses_and_outages_do_happen() -> None:
     assert sum(report.counts["kills"] for report in reports) > 20
     for fault in ("pauses for", "cannot reach the store", "the store is away", "the bus is away", "loses everything"):
         assert fault in told
+
+
+@pytest.mark.parametrize("part", ["detached", "service", "tasks"])
+def test_all_that_a_part_of_the_protocol_is_about_does_happen(part: str) -> None:
+    counts = sum((simulate(seed, part=part).counts for seed in range(2 * _AT_EACH_POINT)), Counter[str]())
+    expected = {"detached": ["detached"], "service": ["reported", "late"], "tasks": ["tasks", "canceled"]}
+
+    assert all(counts[what] > 0 for what in expected[part]), counts
 
 
 def test_the_same_seed_gives_the_same_run_in_another_process() -> None:

@@ -33,9 +33,10 @@ _MOST_CALLS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CardAccess:
-    """The store with the cards."""
+    """The store with the cards, and the clock that it goes by."""
 
     open_store: Callable[[], AbstractAsyncContextManager[Store]]
+    clock: Callable[[], float] = time.time
 
 
 class CardRoutes:
@@ -69,8 +70,8 @@ class CardRoutes:
                 raise _no_card()
             parcel = read_parcel(dispatch)
             asked = replace(card, epoch=dispatch.epoch)
-            repeatable = dispatch.repeatable
-            if not await hold_for_service(view, asked, parcel, service.name, time.time(), repeatable=repeatable):
+            now, repeatable = self._access.clock(), dispatch.repeatable
+            if not await hold_for_service(view, asked, parcel, service.name, now, repeatable=repeatable):
                 raise _no_card()
             body = encode_call_card(call_card(parcel, dispatch, card))
         if isinstance(body, Refusal):
@@ -86,7 +87,8 @@ class CardRoutes:
         if (said := request.headers.get("x-card-digest", digest)) != digest:
             raise Rejected(Fault(400, "digest_mismatch", f"the card has the digest {digest}, not {said[:80]}"))
         row = ResultCard(
-            service.project, card_id, card.agent_turn_id, card.tool_call_id, digest, body, service.name, time.time()
+            service.project, card_id, card.agent_turn_id, card.tool_call_id, digest, body, service.name,
+            self._access.clock(),
         )  # fmt: skip
         async with self._store(service) as view:
             await _require_dispatched(view, card, service)
