@@ -1,7 +1,8 @@
 """`python -m tests.mutation [MODULE …]`: how many mutants of these modules the tests kill.
 
 Tests are collected and tried once, so that it is known which of them reach which line. Then each mutant gets a fork of
-this process in which those tests run, the quickest first, until one fails. A package stands for all of its modules.
+this process in which those tests run, the quickest first, until one fails. A package stands for all of its modules,
+and `stale` for those that have changed since they were measured.
 """
 
 import argparse
@@ -23,6 +24,7 @@ class Runner:
 
     def __init__(self, names: Sequence[str], sample: int, seed: int) -> None:
         self.names, self.sample, self.seed = names, sample, seed
+        self.sources = {name: tables.source_digest(name) for name in names}
         self.figures: list[tables.Figure] = []
         self.explained = {one.key: one for one in tables.survivors()}
 
@@ -62,7 +64,7 @@ class Runner:
     def _report(self, name: str, killed: int, hung: int, lived: Sequence[Mutant]) -> None:
         keys: list[tuple[str, ...]] = [(name, mutant.function, mutant.before, mutant.after) for mutant in lived]
         explained = sum(key in self.explained for key in keys)
-        figure = tables.Figure(name, killed + len(lived), killed, explained)
+        figure = tables.Figure(name, killed + len(lived), killed, explained, self.sources[name])
         self.figures.append(figure)
         if not self.sample:
             tables.keep([figure])
@@ -90,6 +92,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants of each module")
     parser.add_argument("--seed", type=int, default=0, help="which ones; the same seed takes the same sample")
     options = parser.parse_args(words)
+    if not subjects.modules(options.modules):
+        _say("no module has changed since it was measured")
+        return 0
     measured: list[tables.Figure] = []
     for tests, names in subjects.by_tests(options.modules, options.tests).items():
         runner = Runner(names, options.sample, options.seed)

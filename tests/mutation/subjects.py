@@ -3,9 +3,9 @@
 import pkgutil
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "toolwire"
+from tests.mutation import tables
+from tests.mutation.tables import SOURCE
 
 _HUB_PARTS = ("tests/loop/test_hub_parts.py",)
 _AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
@@ -56,6 +56,9 @@ TESTS: dict[str, Sequence[str]] = {
 }
 """The tests for a module, or for all modules of a package that are not named by themselves."""
 
+STALE = "stale"
+"""Stands for the modules that have changed since they were measured."""
+
 DEFAULT = ("loop.step", "decide", "record.ledger", "hub")
 
 
@@ -65,6 +68,8 @@ def modules(names: Iterable[str]) -> list[str]:
 
 
 def _modules(name: str) -> list[str]:
+    if name == STALE:
+        return tables.stale_modules()
     folder = SOURCE.joinpath(*name.split("."))
     if not folder.is_dir():
         if not folder.with_suffix(".py").exists():

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -112,7 +113,7 @@ def test_a_package_stands_for_its_modules_and_the_longest_name_chooses_the_tests
 
 
 def test_all_tests_of_subjects_exist() -> None:
-    root = subjects.SOURCE.parents[1]
+    root = tables.SOURCE.parents[1]
     assert [path for paths in subjects.TESTS.values() for path in paths if not (root / path).exists()] == []
 
 
@@ -128,6 +129,31 @@ def test_figures_of_a_run_take_the_place_of_those_of_an_earlier_one(tmp_path: Pa
     assert tables.Figure("only_names", 0, 0, 0).percent == 100
 
 
+def test_a_figure_tells_whether_its_module_has_changed_since(tmp_path: Path) -> None:
+    path = tmp_path / "figures.tsv"
+    path.write_text("module\tmutants\tkilled\texplained\tsource\n", encoding="utf-8")
+    now = tables.source_digest("loop.step")
+    measured = [tables.Figure("gone", 1, 1, 0, now), tables.Figure("loop.step", 1, 1, 0, now)]
+    tables.keep(measured, path)
+
+    assert tables.figures(path) == measured
+    assert [one.is_stale for one in measured] == [True, False]
+    assert replace(measured[1], source="other").is_stale
+
+
+def test_a_page_of_figures_is_not_out_of_date_because_code_has_changed() -> None:
+    page = tables.page()
+    aged = page.replace("| same |", "| changed |")
+
+    assert "| code since |" in page
+    assert tables.without_age(aged) == tables.without_age(page)
+    assert tables.without_age(page.replace("90 %", "91 %")) != tables.without_age(page)
+
+
+def test_stale_stands_for_the_modules_that_have_changed() -> None:
+    assert subjects.modules([subjects.STALE]) == tables.stale_modules()
+
+
 @pytest.mark.parametrize("figure", tables.figures(), ids=lambda figure: figure.module)
 def test_enough_mutants_of_a_module_are_killed(figure: tables.Figure) -> None:
     assert figure.percent >= tables.LIMIT
@@ -138,7 +164,7 @@ def test_every_explained_survivor_is_a_mutant_of_today() -> None:
     known = {
         (name, mutant.function, mutant.before, mutant.after)
         for name in {one.module for one in tables.survivors()}
-        for mutant in mutants(subjects.SOURCE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8"))
+        for mutant in mutants(tables.SOURCE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8"))
     }
     assert [one for one in tables.survivors() if one.key not in known] == []
     assert all(one.reason for one in tables.survivors())
