@@ -43,6 +43,29 @@ async def test_a_call_in_a_worker_ends_its_turn(fleet: Fleet, by_result: bool) -
     assert (ending.reason, ending.value) == (EndReason.DELIVERED, {"noted": "milk"})
 
 
+async def test_a_call_that_was_to_be_canceled_ends_although_its_worker_and_who_canceled_it_have_died(
+    fleet: Fleet,
+) -> None:
+    """The turn goes on meanwhile, and is canceled once the call has ended."""
+    store = await fleet.store()
+    far = fleet.far(fleet.tool())
+    agent = fleet.agent(store, [far], call("note", words="milk"))
+    turn_id = await fleet.sent(agent)
+    view = of_project(store, fleet.project)
+    card = await fleet.card(store, turn_id)
+    await view.claim(card, [], owner="worker", until=1.0)
+    await view.ask_to_cancel(card, "Enough.")
+    await fleet.relay()
+    ended = await fleet.result(store, turn_id)
+    await agent.resume(turn_id)
+
+    kept = await view.turn(turn_id)
+    assert ended.result is not None
+    assert ended.result.status is Status.CANCELED
+    assert kept.ending is not None
+    assert (kept.ending.reason, kept.ending.answer) == (EndReason.CANCELED, "Enough.")
+
+
 @pytest.mark.feature("F025")
 async def test_a_turn_goes_on_without_a_detached_call_that_a_worker_runs_later(fleet: Fleet) -> None:
     store, note = await fleet.store(), fleet.tool()

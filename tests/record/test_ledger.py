@@ -475,10 +475,13 @@ EXPIRED, REPEATABLE = {"expires_at": AT}, {"repeatable": True}
         (a_card(result=success()), RUNS, {}, Sending.DROP, None),
         (a_card(), ENDED, {}, Sending.DROP, None),
         (DETACHED, ENDED, {}, Sending.SEND, None),
-        # it was canceled, and stays until it has a result
-        (a_card(cancel="too slow"), RUNS, {}, Sending.WAIT, None),
+        # it was to be canceled: its holder stops, who took the turn over ends it, and without either it is given up
+        (a_card(cancel="too slow"), RUNS, {}, Sending.GIVE_UP, None),
         (a_card(cancel="too slow"), ENDED, {}, Sending.DROP, None),
-        (replace(DETACHED, cancel="too slow"), ENDED, {}, Sending.WAIT, None),
+        (a_card(cancel="too slow"), TAKEN, {}, Sending.WAIT, None),
+        (replace(DETACHED, cancel="too slow"), ENDED, {}, Sending.GIVE_UP, None),
+        (replace(DIED, cancel="too slow"), RUNS, REPEATABLE, Sending.GIVE_UP, None),
+        (a_claimed(until=AT + 1, cancel="too slow"), RUNS, {}, Sending.WAIT, AT + 1),
         # the process that took the turn over sends its calls again
         (a_card(), TAKEN, {}, Sending.WAIT, None),
         (DETACHED, TAKEN, {}, Sending.SEND, None),

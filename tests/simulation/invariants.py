@@ -67,7 +67,9 @@ def _check_log(fleet: "SimulatedFleet") -> None:
     late = Counter(str(row.detail["card"]) for row in rows if row.event == "late_result" and "card" in row.detail)
     if again := [card for card, times in late.items() if times > 1]:
         fleet.violate(f"late reports that were noted more than once: {again}")
-    if any(row.event == REFUSED and row.code == "call_held" for row in rows):
+    held = (row for row in rows if row.event == REFUSED and row.code == "call_held")
+    cards = fleet.store._cards
+    if any(cards[row.project, row.turn_id][row.call_id].attempt == 1 for row in held):
         fleet.violate("a report was refused since its call is held, and only the service could hold it")
     noted = {(row.project, row.turn_id, row.call_id) for row in rows if "card" in row.detail or row.event in _TRACES}
     fleet.counts["reported"] += len(fleet.bus.reports)

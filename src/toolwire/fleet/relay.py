@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
 from toolwire.bus.contract import Bus
-from toolwire.deliver.endings import not_taken, unknown
+from toolwire.deliver.endings import canceled_result, not_taken, unknown
 from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, StoreError, ToolwireError
 from toolwire.fleet.fair_share import FairQueue
 from toolwire.fleet.outage_log import OutageLog
@@ -266,9 +266,12 @@ class Relay:
         await self._bus.publish(message, dedupe_id=f"{card.record_id}:{dispatch.epoch}:{card.attempt}")
 
     async def _give_up(self, one: DueDispatch) -> None:
-        """Close a call that is not sent any more: its worker died over it, or none has taken it for too long."""
+        """Close a call that is not sent any more: its worker died over it, none came in time, or it was canceled."""
         card = one.card
-        result = unknown(card) if card.attempt else not_taken(card)
+        if card.cancel:
+            result = canceled_result(card.call, begun=bool(card.attempt))
+        else:
+            result = unknown(card) if card.attempt else not_taken(card)
         row = AuditRow.about(card, "finished", self._clock(), result=result)
         try:
             await self._store.close(replace(card, token=""), result, [row], ran=bool(card.attempt))

@@ -307,18 +307,19 @@ def due_call(
     """What is done about a dispatch now; and, where its call is held, until when.
 
     Under another epoch the process that took the turn over sends its calls again, or ends them; see `is_stranded`. A
-    detached call is sent whatever becomes of its turn; one that was canceled is not, and stays until it has a result.
+    detached call is sent whatever becomes of its turn. One that was to be canceled is not sent: without a holder it is
+    ended, since whoever canceled it may have died, and its turn may have gone on.
     """
     if kept is None or kept.result is not None:
         return Sending.DROP, None
     if turn is not None and turn.state == ENDED and not kept.detached:
         return Sending.DROP, None
-    if kept.cancel:
-        return Sending.WAIT, None
     if turn is not None and turn.epoch != dispatch.epoch and not kept.detached:
         return Sending.WAIT, None
     if is_held(kept, turn, at, alive):
         return Sending.WAIT, kept.until
+    if kept.cancel:
+        return Sending.GIVE_UP, None
     if kept.attempt and not dispatch.repeatable:
         return Sending.GIVE_UP, None
     return (Sending.GIVE_UP if at >= dispatch.expires_at else Sending.SEND), None
