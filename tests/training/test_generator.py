@@ -1,5 +1,6 @@
 """The dialogues that the embedded model is trained on."""
 
+import functools
 import json
 from collections.abc import Iterator
 
@@ -13,12 +14,18 @@ from training.generate import as_json, as_turns, generate
 from toolwire.models.local_dialogue import calls_in
 from toolwire.protocol.chat import Reply, ResultsMessage, UserMessage
 
-PARTS = ("train", "phrasings", "tools")
+PARTS = {"train": 600, "phrasings": 300, "tools": 300}
 
 
-@pytest.fixture(scope="module", params=PARTS)
+@functools.cache
+def generated(part: str) -> list[Dialogue]:
+    """As many dialogues of a part as any test looks at: to generate one takes 3 ms."""
+    return list(generate(6, PARTS[part], part))
+
+
+@pytest.fixture(params=PARTS)
 def dialogues(request: pytest.FixtureRequest) -> list[Dialogue]:
-    return list(generate(3, 300, request.param))
+    return generated(request.param)[:300]
 
 
 def called(talk: Dialogue) -> Iterator[tuple[str, dict[str, object]]]:
@@ -67,7 +74,7 @@ def test_calls_and_results_come_in_pairs(dialogues: list[Dialogue]) -> None:
 def test_held_tools_are_never_trained_on() -> None:
     held = {family.name for family in world().all if family.held}
     assert held
-    for talk in generate(4, 300):
+    for talk in generated("train"):
         assert not held & {made.family.name for made in talk.tools}
 
 
@@ -78,7 +85,7 @@ def test_held_phrasings_are_never_trained_on() -> None:
 
 
 def test_no_other_tool_on_offer_could_be_meant_by_the_same_words() -> None:
-    for talk in generate(5, 300):
+    for talk in generated("train"):
         if talk.kind == "single":
             wanted = {name for name, _ in called(talk)}
             families = [made.family for made in talk.tools if made.tool.name in wanted]
@@ -88,7 +95,7 @@ def test_no_other_tool_on_offer_could_be_meant_by_the_same_words() -> None:
 
 
 def test_orders_inside_a_result_are_never_followed() -> None:
-    for talk in generate(6, 600):
+    for talk in generated("train"):
         if talk.kind == "inject":
             assert len(list(called(talk))) == 1
 

@@ -265,6 +265,7 @@ def _plain(value: Any) -> Any:
 
 def _cut(text: str, limit: int) -> str:
     """Printable, on one line, and no longer than the limit."""
-    spaced = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])
+    kept = text[: 4 * limit]
+    spaced = kept if kept.isprintable() else "".join(char if char.isprintable() else " " for char in kept)
     line = " ".join(spaced.split())
     return line if len(line) <= limit and len(text) <= 4 * limit else f"{line[: limit - 1].rstrip()}…"
