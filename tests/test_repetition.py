@@ -3,7 +3,9 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).parent.parent / "src" / "toolwire"
 LINES = 6
@@ -19,7 +21,7 @@ ALLOWED = {
 
 def code_lines(text: str) -> list[tuple[int, str]]:
     """The lines that say something: no blank ones, comments, imports or lone punctuation; white space is folded."""
-    kept, imports = [], _import_lines(text)
+    kept, imports = [], _syntax(text).import_lines
     for number, line in enumerate(text.splitlines(), start=1):
         folded = " ".join(line.split())
         if number not in imports and not folded.startswith("#") and any(char.isalnum() for char in folded):
@@ -27,13 +29,22 @@ def code_lines(text: str) -> list[tuple[int, str]]:
     return kept
 
 
-def _import_lines(text: str) -> set[int]:
-    return {
-        number
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
+class Syntax(NamedTuple):
+    """What is asked of a text's syntax, for which all of the source is parsed once."""
+
+    import_lines: frozenset[int]
+    classes: tuple[str, ...]
+
+
+@cache
+def _syntax(text: str) -> Syntax:
+    lines, classes = set[int](), list[str]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        elif isinstance(node, ast.ClassDef):
+            classes.append(node.name)
+    return Syntax(frozenset(lines), tuple(classes))
 
 
 def repeated(files: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -69,9 +80,8 @@ def classes(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Where each class name is defined."""
     found: dict[str, list[str]] = defaultdict(list)
     for name, text in files:
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(name)
+        for defined in _syntax(text).classes:
+            found[defined].append(name)
     return found
 
 
