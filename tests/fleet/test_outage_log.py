@@ -12,6 +12,8 @@ from toolwire.errors import StoreUnavailable
 from toolwire.fleet.outage_log import AGAIN_S, OutageLog
 from toolwire.fleet.relay import Relay
 from toolwire.protocol.tools import Effect, Tier
+from toolwire.record.contract import DueDispatch
+from toolwire.record.memory import MemoryStore
 from toolwire.testing import call
 
 
@@ -28,15 +30,15 @@ async def test_a_relay_whose_store_is_away_says_so_once_and_goes_on(
 ) -> None:
     asked, often = 0, asyncio.Event()
 
-    class Away:
-        async def take_due(self, *_: object, **__: object) -> None:
+    class Away(MemoryStore):
+        async def take_due(self, *_: object, **__: object) -> list[DueDispatch]:
             nonlocal asked
             asked += 1
             if asked == 5:
                 often.set()
             raise StoreUnavailable("the store does not answer")
 
-    relay = asyncio.create_task(Relay(Away(), fleet.bus, poll_s=0.001).run())  # type: ignore[arg-type]
+    relay = asyncio.create_task(Relay(Away(), fleet.bus, poll_s=0.001).run())
     async with asyncio.timeout(5):
         await often.wait()
     relay.cancel()

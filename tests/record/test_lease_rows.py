@@ -295,3 +295,20 @@ def test_notes_about_calls_are_those_of_the_machine(database: Database, lease: L
     one.erase("turn", "call")
     assert one.begun(one.name) == frozenset()
     assert other.begun(one.name) is None
+
+
+def test_the_clock_that_machines_share_is_that_of_the_database(
+    database: Database, lease: Lease, elapsed: FrozenClock
+) -> None:
+    """C42: whatever the clocks of the machines say, or how they jump, dates are the same on all of them."""
+    one, two = lease("one"), lease("two")
+    for owner in (one, two):
+        owner.ask_time(database.open[0])
+    assert one.clock() == two.clock() == pytest.approx(database.now)
+
+    elapsed.advance(5)
+    assert one.clock() == pytest.approx(database.now + 5)
+
+    database.now += 3  # this machine's clock had gone 2 s too fast
+    one._renew(elapsed(), database.open[0])
+    assert (one.clock(), two.clock()) == (pytest.approx(database.now), pytest.approx(database.now + 2))

@@ -60,7 +60,7 @@ class HttpCards:
         async def open_store() -> AsyncIterator[Store]:
             yield view.as_store
 
-        self._routes = CardRoutes(CardAccess(open_store, loop.time), TransferLimits())
+        self._routes = CardRoutes(CardAccess(open_store), TransferLimits())
 
     async def get(self, project: str, card_id: str) -> tuple[int, bytes]:
         return await self._ask(self._routes.read, "GET", project, card_id, b"")

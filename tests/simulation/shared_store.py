@@ -164,6 +164,7 @@ class StoreView:
 
     def __init__(self, store: SharedStore, process: SimulatedProcess, random: Random, network: "Network") -> None:
         self._store = store
+        self.clock = store.clock
         self._process = process
         self._random = random
         self._network = network

@@ -92,7 +92,7 @@ class TurnRunner:
         projects: Sequence[str] = (),
         poll_s: float = POLL_S,
         tell: Callable[[RanTurn], None] | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         staying: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -109,7 +109,7 @@ class TurnRunner:
         self._poll_s = poll_s
         self._outages = OutageLog(_log)
         self._tell = tell
-        self._clock = clock
+        self._clock = clock or store.clock
         self._monotonic = monotonic
         self._running: dict[_Key, asyncio.Task[None]] = {}
         self._closing: set[_Key] = set()  # ended, while calls that they let run on their own are not done yet

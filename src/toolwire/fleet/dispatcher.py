@@ -1,7 +1,6 @@
 """Sends calls of tools behind the bus: by keeping, in the store, that they are to be sent."""
 
 import math
-import time
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -82,7 +81,7 @@ class BusDispatcher:
         arrivals: Arrivals | None = None,
         watches: Watches | None = None,
         origin: Callable[[Context], CallOrigin] = traced_origin,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._relay = relay
@@ -93,7 +92,7 @@ class BusDispatcher:
         self._arrivals = arrivals
         self._watches = watches
         self._origin = origin
-        self._clock = clock
+        self._clock = clock or store.clock
 
     def dispatches(self, tool: Tool) -> bool:
         return isinstance(tool.target, BusService)

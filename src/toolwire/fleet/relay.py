@@ -12,7 +12,6 @@ import asyncio
 import logging
 import math
 import sys
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -83,14 +82,14 @@ class Relay:
         at_once: int = AT_ONCE,
         window: int = WINDOW,
         pause: Callable[[int], float] = pause_after,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
         self._poll_s = poll_s
         self._at_once = at_once
         self._pause = pause
-        self._clock = clock
+        self._clock = clock or store.clock
         self._waiting: FairQueue[_Line, _Command] = FairQueue(sys.maxsize, window)
         self._on_their_way: dict[_Line, OrderedDict[tuple[str, str], float]] = {}
         self._line_of: dict[tuple[str, str, str], _Line] = {}

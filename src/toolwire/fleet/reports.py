@@ -9,7 +9,6 @@ the store is away it does.
 import asyncio
 import hashlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from toolwire.bus.contract import Bus, Delivered
@@ -87,14 +86,14 @@ class ReportReceiver:
         durable: str,
         project: str = "*",
         find_tool: FindTool | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
         self._durable = durable
         self._project = project
         self._find_tool = find_tool or self._registered
-        self._clock = clock
+        self._clock = clock or store.clock
         self.ready = asyncio.Event()
 
     async def run(self) -> None:

@@ -12,7 +12,6 @@ A pure call begins at once, and is claimed with its result if that is there in a
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
@@ -106,7 +105,7 @@ class ToolWorker:
         slots: FairSlots | None = None,
         of_project: Callable[[str], Awaitable[ProjectTools]] | None = None,
         renew_s: float = RENEW_S,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
@@ -116,7 +115,7 @@ class ToolWorker:
         self._durable = durable
         self._slots = slots or FairSlots(at_once)
         self._renew_s = renew_s
-        self._clock = clock
+        self._clock = clock or store.clock
         self._runtimes: dict[str, tuple[ProjectTools, Runtime]] = {}
         self._telling_now: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()

@@ -4,7 +4,6 @@ A service shows a token of its own, which is good for nothing else here. It read
 way to its tools, and writes result cards for them. Everything else is not found, so asking tells nothing.
 """
 
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -33,10 +32,9 @@ _MOST_CALLS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CardAccess:
-    """The store with the cards, and the clock that it goes by."""
+    """The store with the cards."""
 
     open_store: Callable[[], AbstractAsyncContextManager[Store]]
-    clock: Callable[[], float] = time.time
 
 
 class CardRoutes:
@@ -70,7 +68,7 @@ class CardRoutes:
                 raise _no_card()
             parcel = read_parcel(dispatch)
             asked = replace(card, epoch=dispatch.epoch)
-            now, repeatable = self._access.clock(), dispatch.repeatable
+            now, repeatable = view.clock(), dispatch.repeatable
             if not await hold_for_service(view, asked, parcel, service.name, now, repeatable=repeatable):
                 raise _no_card()
             body = encode_call_card(call_card(parcel, dispatch, card))
@@ -86,11 +84,11 @@ class CardRoutes:
         digest = card_digest(body)
         if (said := request.headers.get("x-card-digest", digest)) != digest:
             raise Rejected(Fault(400, "digest_mismatch", f"the card has the digest {digest}, not {said[:80]}"))
-        row = ResultCard(
-            service.project, card_id, card.agent_turn_id, card.tool_call_id, digest, body, service.name,
-            self._access.clock(),
-        )  # fmt: skip
         async with self._store(service) as view:
+            row = ResultCard(
+                service.project, card_id, card.agent_turn_id, card.tool_call_id, digest, body, service.name,
+                view.clock(),
+            )  # fmt: skip
             await _require_dispatched(view, card, service)
             kept = await view.keep_card(row)
         if kept.author != service.name:

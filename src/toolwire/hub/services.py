@@ -52,8 +52,9 @@ class Services:
     Of the calls of one agent at most `in_flight` run at the same time, over all its turns; the others wait, so that
     none takes all threads and sandboxes from another. Calls that touch the same thing wait for each other by `locks`,
     which are this process's own unless others are given. Watchers of `events` see what happens in all turns.
-    `clock` gives dates; what lasts is measured by `monotonic`. The `seal` is a secret of this process. What a token
-    of each model has cost, in US dollars, is in `rates`. Configurations that calls name are opened by `open_config`.
+    `clock` gives dates, by default that of the store; what lasts is measured by `monotonic`. The `seal` is a secret of
+    this process. What a token of each model has cost, in US dollars, is in `rates`. Configurations that calls name are
+    opened by `open_config`.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Services:
         events: EventHub | None = None,
         locks: Locks | None = None,
         open_config: OpenConfig | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: str(uuid7()),
     ) -> None:
@@ -89,8 +90,8 @@ class Services:
         self.in_flight = in_flight
         self.secrets = secrets
         self.open_config = open_config
-        self.events = events or EventHub(clock)
-        self.clock = clock
+        self.clock = clock or store.clock
+        self.events = events or EventHub(self.clock)
         self.monotonic = monotonic
         self.new_id = new_id
         self.seal = os.urandom(_SEAL_BYTES)

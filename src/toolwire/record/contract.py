@@ -895,6 +895,11 @@ class Store(
     it look in all projects. An id that several of them use has to be asked for with its project.
     """
 
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What gives the dates of everything that is kept: the same for all processes, on whatever machine they are."""
+        ...
+
     async def close_store(self) -> None:
         """Finish what was promised and let go of files. Harmless when called twice."""
         ...

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection
 from toolwire.errors import StoreError
 from toolwire.record.liveness import LEASE_S, Alive
 from toolwire.record.owners import Owners
+from toolwire.record.shared_clock import SharedClock
 
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 """The database's own time, in seconds since 1970. SQLite gives one answer within a statement."""
@@ -30,7 +31,7 @@ _RENEW = f"""
     ON CONFLICT (owner) DO UPDATE SET until = excluded.until,
         generation = CASE WHEN owner_leases.until <= {NOW} THEN owner_leases.generation + 1
                           ELSE owner_leases.generation END
-    RETURNING generation
+    RETURNING generation, {NOW}
 """  # noqa: S608 -- our own words
 _ROWS = f"SELECT owner, CASE WHEN until > {NOW} THEN 1 ELSE 0 END FROM owner_leases"  # noqa: S608
 _LEAVE = "DELETE FROM owner_leases WHERE owner = ?"
@@ -38,6 +39,7 @@ _SWEEP = f"""
     DELETE FROM owner_leases
     WHERE until <= {NOW} AND owner NOT IN (SELECT owner FROM turns WHERE state = 'running' AND owner IS NOT NULL)
 """  # noqa: S608
+_TIME = f"SELECT {NOW}"
 _RETRIES = 10
 """A renewal that failed is tried again so often in the time of a lease."""
 
@@ -58,6 +60,7 @@ class LeaseRows:
         lease_s: float = LEASE_S,
         elapsed: Callable[[], float] = suspended_too,
     ) -> None:
+        self.clock = SharedClock(elapsed)
         self.name = local.name
         self._connect = connect
         self._local = local
@@ -73,6 +76,12 @@ class LeaseRows:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self.mark, self.unmark, self.erase, self.begun = local.mark, local.unmark, local.erase, local.begun
+
+    def ask_time(self, connection: sqlite3.Connection) -> None:
+        """Set the clock that all machines share. Each renewal of the row does that again."""
+        asked = self._elapsed()
+        (time,) = connection.execute(_TIME).fetchone()
+        self.clock.learn(asked, time)
 
     @property
     def lapses(self) -> int:
@@ -131,7 +140,10 @@ class LeaseRows:
 
     def _renew(self, asked: float, connection: sqlite3.Connection, *, is_committed: bool = True) -> None:
         """Renew the row, and take note of how long it lasts at least, counted from when it was `asked` for."""
-        (generation,) = connection.execute(_RENEW, (self.name, self._lease_s, self._generation)).fetchone()
+        renewed = connection.execute(_RENEW, (self.name, self._lease_s, self._generation))
+        generation, time = renewed.fetchone()
+        if is_committed:  # in a transaction it may have waited for other writers
+            self.clock.learn(asked, time)
         with self._guard:
             if self._until is not None and (generation != self._generation or self._has_run_out(asked)):
                 self._lapse()

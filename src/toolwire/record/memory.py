@@ -155,7 +155,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         max_calls: int | None = MAX_CALLS,
         max_bytes: int | None = MAX_BYTES,
     ) -> None:
-        self._clock = clock
+        self._clock = self.clock = clock
         self._monotonic = monotonic
         self._asked = ApprovalClock(clock, monotonic)
         self._max_calls = math.inf if max_calls is None else max(max_calls, 1)

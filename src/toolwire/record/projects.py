@@ -73,6 +73,7 @@ class ProjectStore:
     def __init__(self, whole: Store, project: str) -> None:
         self.whole = whole
         self.project = project
+        self.clock = whole.clock
         # Every call comes through these.
         self._append_reply, self._open, self._close = whole.append_reply, whole.open, whole.close
 

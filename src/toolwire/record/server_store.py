@@ -66,23 +66,27 @@ class ServerStore(SqliteStore):
         elapsed = suspended_too if clocks[1] is time.monotonic else clocks[1]
         owners = LeaseRows(connect, files, lease_s=lease_s, elapsed=elapsed)
         try:
-            owners.sweep(_prepared(connect, migrate))
+            owners.sweep(_prepared(connect, migrate, owners))
         except BaseException as error:
             owners.close()
             if isinstance(error, sqlite3.Error):
                 raise to_store_error(error, address) from error
             raise
-        warm = WarmLog(home / "logs", clocks[0])
+        clock = owners.clock if clocks[0] is time.time else clocks[0]
+        warm = WarmLog(home / "logs", clock)
         # A server may be far, and the loop must not wait for it.
         writer = Writer(address, connect, warm.add, owners, near=False, name=name)
-        return cls(writer, Reader(address, connect), owners, artifacts, warm, *clocks)
+        return cls(writer, Reader(address, connect), owners, artifacts, warm, clock, clocks[1])
 
 
-def _prepared(connect: Connect, migrate: Callable[[sqlite3.Connection], None]) -> frozenset[str]:
-    """Bring the tables up to date, and say which owners still own turns."""
+def _prepared(
+    connect: Connect, migrate: Callable[[sqlite3.Connection], None], owners: LeaseRows
+) -> frozenset[str]:  # fmt: skip
+    """Bring the tables up to date, ask for the time, and say which owners still own turns."""
     connection = connect()
     try:
         migrate(connection)
+        owners.ask_time(connection)
         return owners_in_use(connection)
     finally:
         connection.close()

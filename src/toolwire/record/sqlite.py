@@ -136,7 +136,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         self._reader = reader
         self._owners = owners
         self._artifacts = artifacts
-        self._clock = clock
+        self._clock = self.clock = clock
         self._monotonic = monotonic
         self._asked = ApprovalClock(clock, monotonic)
         self._runs: dict[TurnKey, _Run] = {}
