@@ -9,7 +9,8 @@ faults that each seed draws (lost answers, outages, wiped, dropped and doubled m
 
 Not simulated at all: C1, C8, C14, C18, C20, C34, C35, C40, C43 and C48 are about requests, input or decisions, not
 deaths. C3, C5, C27, C28, C44, C46 and C47 are about disks and transactions, which the store in memory does not
-have; C24 is about sandboxes; C42 is in `tests/fleet/test_clocks.py`. C22 is the kill of C21 here: the claim says `started`.
+have; C24 is about sandboxes; C42 is in `tests/fleet/test_clocks.py`. C22 is the kill of C21 here: the claim says
+`started`.
 """
 
 from toolwire.protocol.values import dataclass

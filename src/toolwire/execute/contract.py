@@ -44,15 +44,6 @@ class AbandonsWork(Protocol):
         ...
 
 
-@runtime_checkable
-class RunsAtOnce(Executor, Protocol):
-    """An executor that runs the calls of some tools from end to end: while one runs, nothing else on the loop does."""
-
-    def runs_at_once(self, tool: Tool) -> bool:
-        """Whether this is so for the calls of a tool."""
-        ...
-
-
 class AwaitsResult(Protocol):
     """Tells that the result of a call may be on record. What it tells may get lost."""
 

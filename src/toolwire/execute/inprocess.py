@@ -19,7 +19,7 @@ from toolwire.execute.values import LARGE_CHARS, OWN_RESULTS, NotPresentable, cl
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Text, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.protocol.tools import InProcess, Tool
+from toolwire.protocol.tools import InProcess
 from toolwire.protocol.values import constructor, constructor_from, replace
 
 _result = constructor_from(ToolResult, "call_id", "name", "status", "content", "structured", "elapsed_ms")
@@ -107,11 +107,6 @@ class InProcessExecutor:
         if took_s < BLOCKED_S and took_s < allowed.timeout_s:
             return result
         return _marked(result, allowed, took_s, took_s if stretches is None else stretches.longest_s)
-
-    def runs_at_once(self, tool: Tool) -> bool:
-        """Whether the tool is a function that cannot wait."""
-        target = tool.target
-        return isinstance(target, InProcess) and (self._at_once.get(id(target)) or self._look_at(target))[1]
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call with this idempotency key is still at work."""

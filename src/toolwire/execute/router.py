@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from toolwire.execute.contract import AbandonsWork, Dispatched, Dispatcher, Executor, KnowsCalls, RunsAtOnce
+from toolwire.execute.contract import AbandonsWork, Dispatched, Dispatcher, Executor, KnowsCalls
 from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
@@ -33,9 +33,9 @@ class Router:
         self._edge = edge
         self._mcp = mcp
         self._bus = bus
-        # It takes long to find out.
-        self._dispatchers = [one for one in self._executors() if isinstance(one, Dispatcher)]
-        self._running_at_once = [one for one in self._executors() if isinstance(one, RunsAtOnce)]
+        self._dispatchers = [
+            one for one in self._executors() if isinstance(one, Dispatcher)
+        ]  # it takes long to find out
 
     def execute(self, allowed: Allowed, context: Context) -> Coroutine[Any, Any, ToolResult]:
         executor = self._executor_of(allowed.tool.target)
@@ -62,11 +62,6 @@ class Router:
         """Whether a call of this tool is not run again where it is sent again."""
         executor = self._executor_of(tool.target)
         return isinstance(executor, KnowsCalls) and executor.knows_calls(tool)
-
-    def runs_at_once(self, tool: Tool) -> bool:
-        """Whether the executor of this tool runs its calls from end to end."""
-        executor = self._executor_of(tool.target)
-        return any(one is executor and one.runs_at_once(tool) for one in self._running_at_once)
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call is still at work, wherever it runs."""

@@ -449,7 +449,7 @@ class Journey:
             return None
         try:
             row = AuditRow.about(card, "started", services.clock())
-            self._card = await services.writes.claim(card, [row], until=until, begins=False)
+            self._card = await services.store.claim(card, [row], until=until, begins=False)
         except CallHeld as held:
             return Waiting((ForResult(card.call.id, held.until),))
         return self._card.result

@@ -19,7 +19,6 @@ from toolwire.hub.judging import as_kept, decision_row, heed_password, judge, re
 from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
 from toolwire.plan.call_order import CallPlan, call_order, depends
-from toolwire.plan.resources import touches
 from toolwire.protocol.calls import Allowed, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.events import Emit
@@ -204,8 +203,6 @@ class Runtime(Services):
         firsts: dict[tuple[str, ...], asyncio.Task[ToolResult | Waiting]] = {}
         failed: list[BaseException] = []
         plans = _plans(turn, accepted)
-        if not plans and self._cannot_wait(turn, accepted):
-            return await self._run_in_line(turn, accepted, slots, emit)
         try:
             async with asyncio.TaskGroup() as group:
                 for place, one in enumerate(accepted):
@@ -225,29 +222,6 @@ class Runtime(Services):
             if not any(isinstance(outcome, Waiting) for outcome in ended):
                 raise
         return [task.result() for task in tasks]
-
-    def _cannot_wait(self, turn: Turn, accepted: Sequence[Accepted]) -> bool:
-        """Whether none of these calls waits for anything, so that a task for each would cost much and gain nothing."""
-        at_once = self.at_once
-        if at_once is None or not self.writes_at_once or turn.limits.in_flight is not None:
-            return False
-        for one in accepted:
-            allowed = one.decision
-            if type(allowed) is not Allowed or touches(allowed.tool) or not at_once.runs_at_once(allowed.tool):
-                return False
-        keys = [key for one in accepted if (key := _repetition_key(one))]
-        return len(set(keys)) == len(keys)
-
-    async def _run_in_line(
-        self, turn: Turn, accepted: Sequence[Accepted], slots: Slots, emit: Emit | None
-    ) -> list[ToolResult | Waiting]:
-        """Run calls that do not wait, one after the other. Only a large result is made ready elsewhere meanwhile."""
-        left = iter(accepted)
-        try:
-            return [await Journey(self, turn, slots, emit, one).finish() for one in left]
-        except asyncio.CancelledError:
-            await self.abandon(left)
-            raise
 
     async def abandon(self, accepted: Iterable[Accepted]) -> None:
         """End calls that will not run any more, so that every accepted call has its result."""

@@ -11,7 +11,7 @@ from uuid_utils import uuid7
 from toolwire.decide.ladder import Clearance
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
-from toolwire.execute.contract import Dispatcher, Executor, RunsAtOnce
+from toolwire.execute.contract import Dispatcher, Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Locks, Resources
 from toolwire.hub.event_hub import EventHub
@@ -80,7 +80,6 @@ class Services:
         self.toolbox = toolbox
         self.executor = executor or InProcessExecutor()
         self.dispatcher = self.executor if isinstance(self.executor, Dispatcher) else None
-        self.at_once = self.executor if isinstance(self.executor, RunsAtOnce) else None
         self.notes_begin: bool = getattr(self.executor, "notes_begin", False)
         self.approve = approve
         self.suspends = suspends
@@ -144,7 +143,6 @@ class Services:
         """
         self.store = store
         self.writes = store.whole if isinstance(store, ProjectStore) else store
-        self.writes_at_once: bool = getattr(self.writes, "never_waits", False)
         self._recorder = None
 
     def require_own(self, turn: Turn) -> None:

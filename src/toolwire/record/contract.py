@@ -889,7 +889,7 @@ class Store(
     current one; replies, notes, endings and releases also when the turn has ended. A card whose turn was never begun
     stands alone and has no epoch to check. A call has a lease of its own: one claim holds it at a time, by a token.
     `ledger.py` has the rules. All methods raise `StoreUnavailable` when the store cannot be reached or
-    written. A store that claims and closes calls at once has an attribute `never_waits` that is true.
+    written.
 
     Every project has ids of its own. Writes name their project in what is written; other methods take one, and without
     it look in all projects. An id that several of them use has to be asked for with its project.

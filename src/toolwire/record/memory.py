@@ -290,11 +290,6 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         wanted = (c for c in cards if c.detached and c.result is None and project in (None, c.project))
         return [replace(card, token="") for card in islice(wanted, max(limit, 0))]
 
-    @property
-    def never_waits(self) -> bool:
-        """Whether a call is claimed and closed without a round of the loop. A subclass may wait for something."""
-        return type(self) is MemoryStore
-
     def holds(self, turn_id: str, *, project: str = "default") -> bool:  # noqa: ARG002 -- no other process can take over
         return True
 
