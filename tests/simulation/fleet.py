@@ -13,7 +13,7 @@ from tests.simulation.crash_points import CrashPoint
 from tests.simulation.delegation import GRANT, delegating_tools, plain_tools
 from tests.simulation.faults import CALM, FaultPlan, draw_faults
 from tests.simulation.foreign_service import ForeignService, HttpCards, Journal
-from tests.simulation.invariants import check_end
+from tests.simulation.invariants import MOST_RECEIVERS, check_end
 from tests.simulation.lossy_bus import LossyBus
 from tests.simulation.shared_store import LEASE_S, Network, SharedStore, StoreView
 from tests.simulation.virtual_loop import PROCESS, SimulatedProcess, Stuck, VirtualLoop
@@ -155,7 +155,7 @@ class SimulatedFleet:
         for number in range(1, self._random.randint(1, 3) + 1):
             yield f"worker-{number}", self._worker
         if self.plans.has_foreign:
-            for number in range(1, self._random.randint(1, 2) + 1):
+            for number in range(1, self._random.randint(1, MOST_RECEIVERS) + 1):
                 yield f"service-{number}", self._service
                 yield f"receiver-{number}", self._receiver
 

@@ -170,7 +170,10 @@ class ReportReceiver:
         return held
 
     async def _note_late(self, view: ProjectStore, card: CallCard, kept: ResultCard, written: ToolResultCard) -> None:
-        """Audit a result that came after its call had ended, once. The one that counts may have come from this card."""
+        """Audit a result that came after its call had ended. The one that counts may have come from this card.
+
+        It is noted once; where two receivers get it at the same moment, each may note it.
+        """
         rows = await view.audit_log(turn_id=card.turn_id, limit=_MOST_ROWS)
         if any(row.detail.get("card") == kept.id for row in rows):
             return
