@@ -5,7 +5,6 @@ process, the next runner goes on with it.
 """
 
 import asyncio
-import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -204,7 +203,7 @@ class TurnService:
 
     async def _end(self, turn_ids: Sequence[str]) -> None:
         """End a turn that does not run here, and those that it waits for; no agent is there to tell their watchers."""
-        first, now = turn_ids[0], time.time()
+        first, now = turn_ids[0], self.store.clock()
         before = {each: (await self.store.turn(each)).opening.epoch for each in turn_ids}
         try:
             await cancel_turn(self.store, first, now)

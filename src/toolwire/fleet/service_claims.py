@@ -32,7 +32,7 @@ async def hold_for_service(
         return False
     until = now + float(parcel.allowed["timeout_s"]) + _MARGIN_S
     row = AuditRow.about(card, "started", now, detail={"service": service})
-    # Kept before the claim: whoever dies in between, no call is held by a token that nobody can find again.
+    # Kept before the claim: a process that dies in between leaves no call held by a token that cannot be found.
     token = await _kept_token(view, card, card.attempt + 1, new_id(), now)
     try:
         held = await view.claim(card, [row], owner=f"service {service}", until=until, token=token)

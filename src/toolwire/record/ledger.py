@@ -308,7 +308,7 @@ def due_call(
 
     Under another epoch the process that took the turn over sends its calls again, or ends them; see `is_stranded`. A
     detached call is sent whatever becomes of its turn. One that was to be canceled is not sent: without a holder it is
-    ended, since whoever canceled it may have died, and its turn may have gone on.
+    ended, since the process that canceled it may have died, and its turn may have gone on.
     """
     if kept is None or kept.result is not None:
         return Sending.DROP, None

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
@@ -199,7 +198,7 @@ async def _cancel(place: ProjectFolder, named: str) -> tuple[Wait, ...]:
     async with store_of(place) as store:
         turn_id = await find_turn_id(store, named)
         before = await store.turn(turn_id)
-        waits = await cancel_turn(store, turn_id, time.time())
+        waits = await cancel_turn(store, turn_id, store.clock())
         if before.state != "ended" and (telemetry := telemetry_of(place)) is not None:
             tell_end(await store.turn(turn_id), EventHub(telemetry=telemetry))
         return waits

@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
@@ -198,7 +197,7 @@ def _telemetry(
 
     async def read() -> Workload:
         async with stores.use() if isinstance(stores, KeptStore) else stores.use_store() as store:
-            return Workload() if store is None else await store.workload(time.time())
+            return Workload() if store is None else await store.workload(store.clock())
 
     return observing.GatewayTelemetry(tracer, metrics, read if metrics is not None else None)
 

@@ -1,6 +1,5 @@
 """Tools that hand work to agents which run as turns of their own, on whichever machine: see `orchestration`."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -81,8 +80,9 @@ class AgentOutput(TypedDict):
     profile: Annotated[str, Field(description="Who works in it.")]
 
 
-def orchestration_tools(sub_agents: SubAgents, clock: Callable[[], float] = time.time) -> tuple[Tool, ...]:
-    """All of them, over the profiles of the sub-agents."""
+def orchestration_tools(sub_agents: SubAgents, clock: Callable[[], float] | None = None) -> tuple[Tool, ...]:
+    """All of them, over the profiles of the sub-agents. Their dates are the store's unless a `clock` is given."""
+    clock = clock or sub_agents.store.clock
     return (
         delegate_async_tool(sub_agents, clock),
         ask_expert_tool(sub_agents, clock),
