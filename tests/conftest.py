@@ -43,10 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     cpu_table.pytest_configure(config)
     workers.pytest_configure(config)
     if config.option.basetemp is None:
-        _sweep(Path(tempfile.gettempdir()))
-        config.stash[workers.OWN_FOLDER] = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        config.stash[_LOCK] = (config.stash[workers.OWN_FOLDER] / "lock").open("w")
-        fcntl.flock(config.stash[_LOCK], fcntl.LOCK_EX)
+        sweep(Path(tempfile.gettempdir()))
+        config.stash[workers.OWN_FOLDER], config.stash[_LOCK] = own_folder(Path(tempfile.gettempdir()))
         config.option.basetemp = str(config.stash[workers.OWN_FOLDER] / "run")
 
 
@@ -57,7 +55,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_LOCK].close()
 
 
-def _sweep(folder: Path) -> None:
+def own_folder(parent: Path) -> tuple[Path, IO[str]]:
+    """A new folder for a run, and its lock. The lock gets its name once it is held: a free one is of a killed run."""
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    lock = (folder / "new-lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    (folder / "new-lock").rename(folder / "lock")
+    return folder, lock
+
+
+def sweep(folder: Path) -> None:
     """Remove what killed runs have left: their lock is free."""
     for lock in folder.glob(f"{_PREFIX}*/lock"):
         with suppress(OSError), lock.open() as held:

@@ -60,6 +60,32 @@ def test_a_run_removes_what_a_killed_one_has_left_and_no_more(tmp_path: Path, mo
     assert (killed.exists(), living.exists()) == (False, True)
 
 
+SWEPT = """
+import sys
+from pathlib import Path
+from tests import conftest
+
+swept, now = [], []
+
+def another_run(event, _):
+    if event.startswith(("tempfile.", "open", "fcntl.", "os.")) and not now:
+        now.append(event)
+        conftest.sweep(Path(sys.argv[1]))
+        swept.append(now.pop())
+
+sys.addaudithook(another_run)
+folder, _lock = conftest.own_folder(Path(sys.argv[1]))
+now.append("end")
+assert {"tempfile.mkdtemp", "open", "fcntl.flock", "os.rename"} <= set(swept), swept
+assert (folder / "lock").exists()
+"""
+
+
+def test_a_run_that_sweeps_while_another_makes_its_folder_leaves_it_alone(tmp_path: Path) -> None:
+    done = forked.run_python("-c", SWEPT, str(tmp_path), cwd=ROOT, ahead=("hypothesis", "pytest"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_folder_that_is_named_stays(tmp_path: Path) -> None:
     shown = Path(SHOWN.findall(run(tmp_path, f"--basetemp={tmp_path / 'mine'}"))[0])
 
