@@ -151,6 +151,47 @@ def test_our_dataclass_means_what_the_standard_one_means(kind: Any) -> None:
         hash(value)  # as its list
 
 
+@fast_frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """Each field is named by whoever makes it, so those with a default may stand first."""
+
+    unit: str = "m"
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    size: int
+    unit: str = field(default="m", kw_only=True)
+    note: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Counted:
+    unit: str = "m"
+    size: int
+
+
+@pytest.mark.parametrize("kind", [Named, Counted])
+def test_fields_that_are_only_named_cannot_be_given_by_their_place(kind: Any) -> None:
+    value = kind(size=1)
+    assert (value.unit, value.size, kind.__match_args__) == ("m", 1, ())
+    assert value == kind(unit="m", size=1) != kind(unit="km", size=1)
+    assert copy.copy(value) == pickle.loads(pickle.dumps(value)) == dataclasses.replace(value, unit="m") == value
+    for args, named in (((1,), {}), ((), {"unit": "m"})):
+        with pytest.raises(TypeError):
+            kind(*args, **named)
+
+
+def test_one_field_that_is_only_named_leaves_the_others_their_places() -> None:
+    value: Any = Mixed(1, "thin", unit="km")
+    assert (value.size, value.note, value.unit) == (1, "thin", "km")
+    assert constructor(Named)(size=1) == Named(size=1) == replace(Named(size=2), size=1)
+    with pytest.raises(TypeError):
+        Mixed(1, "thin", "km")  # type: ignore[call-arg]
+
+
 def test_frozen_values_with_one_field_or_none_are_equal_and_hash_by_it() -> None:
     assert {One(1), One(1), One(2), Nothing(), Nothing()} == {One(1), One(2), Nothing()}
 

@@ -1,9 +1,9 @@
 """Frozen values that are cheap to define, to make and to change.
 
-`dataclass` means what the standard library's means, in the two forms that are used here: with slots, frozen or not.
+`dataclass` means what the standard library's means, in the forms that are used here: with slots, frozen or not.
 The standard one compiles six functions for each class, which takes half a millisecond; a command loads 170 such
 classes, and that was a quarter of its processor time. Here only `__init__` is compiled, when the first value is made;
-the rest is shared. Keyword-only fields are not supported.
+the rest is shared.
 
 A frozen dataclass fills its slots through `object.__setattr__`, which takes three to five times as long as a plain
 assignment, and the journey of one call makes about twenty values. `fast_frozen` gives such a class a `__new__` that
@@ -28,9 +28,9 @@ if TYPE_CHECKING:  # type checkers know the standard one by name
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 (to be imported from here)
 else:
 
-    def dataclass(*, slots: bool, frozen: bool = False) -> Callable[[type[Value]], type[Value]]:
+    def dataclass(*, slots: bool, frozen: bool = False, kw_only: bool = False) -> Callable[[type[Value]], type[Value]]:
         """The standard library's `dataclass`, several times faster to define."""
-        define = dataclasses.dataclass(init=not frozen, repr=False, eq=False, slots=slots)
+        define = dataclasses.dataclass(init=not frozen, repr=False, eq=False, slots=slots, kw_only=kw_only)
 
         def decorate(kind: type[Value]) -> type[Value]:
             kind.__doc__ = kind.__doc__ or kind.__name__  # else a signature is written for it, which takes long
@@ -130,15 +130,22 @@ def _init_of(parts: tuple[Field[Any], ...], *, post: bool) -> Callable[..., None
 
 def fast_frozen(kind: type[Value]) -> type[Value]:
     """Make a frozen, slotted dataclass several times faster to make. Its meaning stays the same."""
-    parts = fields(cast("Any", kind))
-    names = tuple(part.name for part in parts)
     twin = type(kind.__name__, (kind,), _MUTABLE)  # before the class has a __new__, so that the twin's is object's
     # Without an __init__ of its own the class takes object's, which ignores what __new__ was given.
     del kind.__init__
     setattr(kind, "__new__", _new_on_first_use(kind, twin))  # noqa: B010 (an assignment confuses type checkers)
-    setattr(kind, "__reduce__", lambda value: (kind, tuple(getattr(value, name) for name in names)))  # noqa: B010
+    setattr(kind, "__reduce__", lambda value: (_filled, (kind, _state(value))))  # noqa: B010
     _twins[kind] = twin
     return kind
+
+
+def _filled(kind: type[Value], state: list[Any]) -> Value:
+    """A copied or unpickled value: as it was, whichever of its fields can be given."""
+    value: Value = _twins[kind]()
+    for part, item in zip(fields(cast("Any", kind)), state, strict=True):
+        setattr(value, part.name, item)
+    value.__class__ = kind
+    return value
 
 
 def _new_on_first_use(kind: type[Value], twin: type) -> Callable[..., Value]:
@@ -245,7 +252,9 @@ def _make(parts: tuple[Field[Any], ...], scope: dict[str, Any], first: str = "")
 
 def _parameters(parts: tuple[Field[Any], ...], scope: dict[str, Any]) -> tuple[list[str], list[str]]:
     """A dataclass's own parameters with their defaults, and the lines that make those which are made each time."""
-    parameters, made = [], []
+    parameters: list[str] = []
+    named: list[str] = []
+    made: list[str] = []
     for part in parts:
         name, default = part.name, ""
         if part.default is not MISSING:
@@ -255,12 +264,12 @@ def _parameters(parts: tuple[Field[Any], ...], scope: dict[str, Any]) -> tuple[l
             scope[f"_make_{name}"], scope["_MISSING"] = part.default_factory, MISSING
             default = "_MISSING"
         if part.init:
-            parameters.append(f"{name}={default}" if default else name)
+            (named if part.kw_only else parameters).append(f"{name}={default}" if default else name)
         else:
             made.append(f"    {name} = {default}")
         if default == "_MISSING":
             made.append(f"    {name} = _make_{name}() if {name} is _MISSING else {name}")
-    return parameters, made
+    return [*parameters, *(["*", *named] if named else [])], made
 
 
 def _copier(kind: type) -> Callable[[Any], Any]:
