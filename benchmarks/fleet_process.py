@@ -38,6 +38,10 @@ from toolwire.testing import says
 PROJECT = "storm"
 STEPS = 3
 KINDS = ("pure", "idempotent", "unsafe", "slow")
+"""What the model of the storm calls."""
+
+WAITS_S = 0.25
+AT_ONCE = 32
 SUBJECT = "cg.v1r4.{project_id}.{channel_id}.cmd.tool.storm"
 _RETRY_S = 0.2
 _DIE_WITH_PARENT = 1
@@ -91,7 +95,13 @@ def tools(folder: Path) -> list[Tool]:
         await asyncio.sleep(0.02)
         return said
 
-    return [pure, idempotent, unsafe, slow]
+    @tool(effect=Effect.IDEMPOTENT, tier=Tier.WALK)
+    async def waits(number: int, context: Context) -> str:
+        """Set, where that takes a while."""
+        await asyncio.sleep(WAITS_S)
+        return write(context, f"waits {number}")
+
+    return [pure, idempotent, unsafe, slow, waits]
 
 
 async def open_store(place: dict[str, str], folder: Path) -> SqliteStore:
@@ -147,7 +157,7 @@ def _worker(control: str) -> type[ToolWorker]:
 
 async def work(store: SqliteStore, bus: Bus, known: list[Tool], control: str) -> None:
     subject = f"cg.v1r4.{PROJECT}.*.cmd.tool.storm"
-    await _worker(control)(store, bus, known, subject, durable="worker-storm", at_once=32).run()
+    await _worker(control)(store, bus, known, subject, durable="worker-storm", at_once=AT_ONCE).run()
 
 
 def _pause(control: str) -> Callable[[int], float]:

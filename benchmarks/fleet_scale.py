@@ -4,12 +4,14 @@
     python -m benchmarks.fleet_scale workers            # calls in a second, with 1, 2, 4 and 8 workers
     python -m benchmarks.fleet_scale suspended          # 10,000 turns that wait; the broker is wiped; all finish
 
-`workers` keeps 64 calls in flight from one process (`--in-flight`, `--callers`), of three kinds:
+`workers` keeps 64 calls in flight from one process (`--in-flight`, `--callers`), of four kinds:
 
 - `calls`: `Agent.call`, one durable call from its submission to its result with the caller. Nearest to a workflow with
   one step;
 - `turns`: questions whose model makes one call and answers, from the question to the answer;
-- `steps`: questions whose model makes 32 calls at once and answers; calls are counted, 64 of them are in flight.
+- `steps`: questions whose model makes 32 calls at once and answers; calls are counted, 64 of them are in flight;
+- `waits`: `Agent.call` of a tool that waits for 250 ms, as most real tools do for something, with 320 calls in flight.
+  A worker runs 32 at once, so more workers make more of them until something else is the limit.
 
 PostgreSQL commits to the disk here (fsync on), as in operation, and so does the broker (`sync_interval: always`).
 """
@@ -33,7 +35,7 @@ from pathlib import Path
 from tests.bus.servers import NatsServer, running
 from tests.postgres_server import PostgresServer, postgres_server
 
-from benchmarks.fleet_process import PROJECT, SUBJECT, open_store, tools
+from benchmarks.fleet_process import AT_ONCE, PROJECT, SUBJECT, open_store, tools
 from benchmarks.fleet_storm import LEASE_S
 from toolwire import Agent, Grant, Tier, Toolbox
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
@@ -54,7 +56,9 @@ from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import call, says
 
 STEP = 32
-KINDS = ("calls", "turns", "steps")
+KINDS = ("calls", "turns", "steps", "waits")
+IN_FLIGHT = {"waits": 10 * AT_ONCE}
+USUAL_IN_FLIGHT = 64
 
 
 class SomeCalls:
@@ -198,11 +202,12 @@ async def throughput(fleet: Fleet, calls: int, given: argparse.Namespace) -> Non
         fleet.start_workers(workers)
         await _call_all(fleet, "calls", 2 * workers, 2 * workers)  # until they work
         for kind in given.kinds:
+            in_flight = given.in_flight or IN_FLIGHT.get(kind, USUAL_IN_FLIGHT)
             began, cpu = time.perf_counter(), fleet.cpu_s()
             callers = [
                 await asyncio.create_subprocess_exec(
                     sys.executable, "-m", "benchmarks.fleet_scale", "call", "--folder", str(fleet.folder), "--kinds",
-                    kind, "--in-flight", str(given.in_flight // given.callers), "--turns", str(calls // given.callers),
+                    kind, "--in-flight", str(in_flight // given.callers), "--turns", str(calls // given.callers),
                     stdout=subprocess.PIPE,
                 )
                 for _ in range(given.callers)
@@ -214,7 +219,7 @@ async def throughput(fleet: Fleet, calls: int, given: argparse.Namespace) -> Non
             spent["callers"] = sum(one["cpu_s"] for one in said) * 1000
             costs = ", ".join(f"{name} {ms / done:.2f}" for name, ms in spent.items())
             print(
-                f"{workers} workers, {kind}, {given.in_flight} calls in flight from {given.callers} processes: "
+                f"{workers} workers, {kind}, {in_flight} calls in flight from {given.callers} processes: "
                 f"{done / seconds:.0f} calls/s ({done} in {seconds:.1f} s of {time.perf_counter() - began:.1f}; ms of "
                 f"CPU a call: {costs})",
                 flush=True,
@@ -234,11 +239,12 @@ async def _call_all(fleet: Fleet, kind: str, calls: int, in_flight: int) -> dict
     async with fleet.process(64, stays=True, calls=at_once) as (_, agent, _runner):
         await agent.call("pure", {"number": 0})
         began, cpu = time.time(), time.process_time()
+        called = {"calls": "pure", "waits": "waits"}.get(kind)
 
         async def make() -> None:
             for number in left:
-                if kind == "calls":
-                    await agent.call("pure", {"number": number})
+                if called is not None:
+                    await agent.call(called, {"number": number})
                 else:
                     await agent.ask("Question")
 
@@ -318,7 +324,7 @@ def main() -> int:
     parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--in-flight", type=int, default=0)
     parser.add_argument("--callers", type=int, default=1)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
