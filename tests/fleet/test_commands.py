@@ -87,6 +87,34 @@ def test_calls_of_a_command_and_of_a_model_run_in_workers_behind_the_broker(shed
     assert worker.wait(LIMIT_S) == 0
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_call_that_no_worker_takes_says_what_it_waits_for_and_how_to_start_one(
+    shed: Stage, words: tuple[str, ...]
+) -> None:
+    caller = shed.start("call", "where", *words, *of(shed))
+    assert caller.stderr is not None
+    told = caller.stderr.readline().decode()
+    worker = work(shed)
+    out, _ = caller.communicate(timeout=LIMIT_S)
+
+    project = " ".join(of(shed))
+    assert told == f"· where: no worker has taken it yet; start one with: toolwire worker shed {project}\n"
+    assert caller.returncode == 0
+    assert str(worker.pid) in out.decode()
+
+
+def test_a_question_whose_call_no_worker_takes_says_so_too(shed: Stage) -> None:
+    with scripted([("where", {})], "Done.") as model:
+        asking = shed.start("ask", "Where?", "--json", *model.flags, *of(shed))
+        assert asking.stderr is not None
+        told = asking.stderr.readline().decode()
+        work(shed)
+        out, _ = asking.communicate(timeout=LIMIT_S)
+
+    assert "start one with: toolwire worker shed --project p" in told
+    assert json.loads(out)["answer"] == "Done."
+
+
 def test_a_call_of_a_built_in_tool_runs_here_beside_built_in_tools_behind_the_broker(stage: Stage) -> None:
     stage.settings(f'[services.shed]\nvia = "bus"\ntools = ["echo"]\n{AWAY}')
     ran = stage.run("call", "calculator", "expression=1+1")

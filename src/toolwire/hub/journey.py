@@ -34,7 +34,7 @@ from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.context import Context, Trial, not_noted
-from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Emit, OutputDelta
+from toolwire.protocol.events import NO_WORKER_YET, CallFinished, CallProgress, CallStarted, Emit, OutputDelta
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import AuditRow, CallCard
@@ -307,7 +307,7 @@ class Journey:
         patient_until = self._services.monotonic() + _PATIENT_S
         while True:
             if emit is not None and not self._card.attempt and self._services.monotonic() > patient_until:
-                emit(CallProgress(card.call.id, "no worker has taken it yet", None))
+                emit(CallProgress(card.call.id, NO_WORKER_YET))
                 patient_until = math.inf
             await wait(pause_s)
             pause_s = min(pause_s * 1.5, _LOOK_EVERY_S)

@@ -65,6 +65,10 @@ class CallProgress:
     fraction: float | None = None
 
 
+NO_WORKER_YET = "no worker has taken it yet"
+"""The progress of a call that was sent to workers some seconds ago."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutputDelta:
     """A piece of what a running tool has written to `stream`; `offset` counts the characters of the call before it."""

@@ -60,6 +60,7 @@ from toolwire.cli.terminal.screen import Screen, quiet_tools
 from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.watch import Watcher, Watchers
+from toolwire.cli.views.worker_wait import WorkerWait
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
 from toolwire.protocol.attached_text import attach
 from toolwire.protocol.turns import WORKFLOW_MODEL, TurnKind
@@ -125,7 +126,8 @@ def ask(
     began = perf_counter()
     with Watcher(screen, streams=not no_stream) as watcher:
         shown = [Trace(screen, as_json=as_json)] if trace else []
-        watchers = Watchers(*shown, *([] if as_json else [watcher]))
+        waits = [WorkerWait(screen, place, home)] if place.uses_bus() else []
+        watchers = Watchers(*shown, *waits, *([] if as_json else [watcher]))
         with quiet_tools(as_json=as_json):
             work = _ask_or_resume(flags, place, screen, watchers, words, thread=thread, resume=resume)
             answer = _run_turn(flags, place, watchers, work, resume=resume)

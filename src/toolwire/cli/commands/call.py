@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -51,8 +51,16 @@ from toolwire.cli.views.result import show_result
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
 from toolwire.errors import SettingsError, Suspended
+from toolwire.lazy import lazy_module
 from toolwire.protocol.agents import AgentSpec, GrantedByUser
 from toolwire.protocol.calls import Denied, ToolCall, ToolResult
+from toolwire.protocol.tools import BusService
+
+if TYPE_CHECKING:
+    from toolwire.cli.views import worker_wait
+else:
+    # Loaded for a call that a worker runs.
+    worker_wait = lazy_module("toolwire.cli.views.worker_wait")
 
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
 
@@ -253,7 +261,11 @@ async def _run_call(
         if not wanted.resume:
             name, person = wanted.name or "", TerminalUser(screen, agrees=granted.confirms_all)
             async with open_agent(place, store, person, _spec(place, granted), only=name) as agent:
-                return await agent.call(name, wanted.arguments)
+                # Any call that no worker runs is written with fewer commits if nothing watches it.
+                tool = agent.toolbox.get(name)
+                is_sent = tool is not None and isinstance(tool.target, BusService)
+                watcher = worker_wait.WorkerWait(screen, place, wanted.home) if is_sent else None
+                return await agent.call(name, wanted.arguments, on_event=watcher)
         if wanted.arguments:
             raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
         named = wanted.name and await find_turn_id(store, wanted.name)
@@ -264,7 +276,8 @@ async def _run_call(
         person = TerminalUser(screen, agrees=spec.granted.confirms_all)
         async with open_agent(place, store, person, spec, resumes=turn) as agent:
             await require_still_granted(agent, turn_id, wanted.home)
-            return await agent.resume_call(turn_id)
+            watcher = worker_wait.WorkerWait(screen, place, wanted.home) if place.has_bus else None
+            return await agent.resume_call(turn_id, on_event=watcher)
 
 
 def _spec(place: ProjectFolder, granted: GrantedByUser) -> AgentSpec:

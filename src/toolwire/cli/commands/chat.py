@@ -46,6 +46,7 @@ from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.watch import Watcher, Watchers
+from toolwire.cli.views.worker_wait import WorkerWait
 from toolwire.disclose.offer import visible_tools
 from toolwire.errors import ToolwireError
 from toolwire.protocol.chat import Message, Reply, UserMessage
@@ -182,7 +183,9 @@ class _Conversation:
         """One turn. What goes wrong in it does not end the chat."""
         self._person.forget()
         began, watcher = perf_counter(), Watcher(self._screen, show_question=not sys.stdin.isatty())
-        watchers = Watchers(*([Trace(self._screen, as_json=False)] if self._trace else []), watcher)
+        shown = [Trace(self._screen, as_json=False)] if self._trace else []
+        waits = [WorkerWait(self._screen, self._place, self._flags.home)] if self._place.uses_bus() else []
+        watchers = Watchers(*shown, *waits, watcher)
         try:
             with watcher:
                 answer = self._runner.run(work(on_event=watchers))
