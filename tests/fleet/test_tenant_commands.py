@@ -100,7 +100,7 @@ def test_settings_of_a_project_that_are_not_trusted_stop_its_calls_alone(stage: 
     assert b"toolwire trust" in err
 
 
-def test_a_worker_reaches_the_accounts_of_several_projects_with_a_key_for_each(stage: Stage) -> None:
+def test_a_worker_waits_for_the_accounts_of_its_projects_and_reaches_each_with_its_own_key(stage: Stage) -> None:
     a, b, service = names(stage)
     port = free_port()
     words = ("--project", a, "--project", b, "--all-projects", "--node", f"127.0.0.1:{port}", "--no-tls")
@@ -113,19 +113,27 @@ def test_a_worker_reaches_the_accounts_of_several_projects_with_a_key_for_each(s
     try:
         key = 'credentials = "keys/project-{project}-worker.nk"\nstream_mb = 8'
         stage.settings(SETTINGS.format(service=service) + BROKER.format(url=server.url, more=key))
-        early = stage.run("worker", service, "--projects", f"{a},{b}")
-        assert (early.code, "start what runs turns first: toolwire run" in early.err) == (Exit.FAILED, True), early.err
+        stopped, early = (stage.start("worker", service, "--projects", f"{a},{b}") for _ in range(2))
+        for one in (stopped, early):
+            assert one.stderr is not None
+            line = one.stderr.readline().decode()
+            assert line.startswith("Waiting: the streams at 127.0.0.1:"), line
+            assert "may not make them; start what runs turns first: toolwire run" in line
+        stopped.send_signal(signal.SIGTERM)
+        out, err = stopped.communicate(timeout=LIMIT_S)
+        assert (stopped.returncode, out, err) == (Exit.DONE, b"", b""), "said once, and nothing was run"
         orchestrator = {"TOOLWIRE_BUS__CREDENTIALS": str(stage.folder / "keys" / "project-{project}-orchestrator.nk")}
         for project in (a, b):
             key = orchestrator["TOOLWIRE_BUS__CREDENTIALS"].replace("{project}", project)
             assert stage.run("nats", "check", TOOLWIRE_BUS__CREDENTIALS=key).code == 0
         refused = stage.run("worker", service, "--all-projects")
         assert (refused.code, "name them with --projects" in refused.err) == (Exit.USAGE, True), refused.err
-        worker = start_worker(stage, service, "--projects", f"{a},{b}", of=f"projects {a}, {b}")
+        assert early.stdout is not None
+        assert f"Running 1 tool for calls of projects {a}, {b}" in early.stdout.readline().decode()
         for project in (a, b):
-            assert pay(stage, project, "123", **orchestrator)["structured"] == {"process": worker.pid, "length": 3}
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(LIMIT_S) == 0
+            assert pay(stage, project, "123", **orchestrator)["structured"] == {"process": early.pid, "length": 3}
+        early.send_signal(signal.SIGTERM)
+        assert early.wait(LIMIT_S) == 0
     finally:
         server.kill()
 

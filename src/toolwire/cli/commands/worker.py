@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ from toolwire.cli.resolve.project import current_project
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS
-from toolwire.errors import SettingsError
+from toolwire.errors import BrokerNotReady, SettingsError
 from toolwire.execute.service_host import DRAIN_S, ServiceHost
 from toolwire.lazy import lazy_module
 from toolwire.protocol.subjects import TargetSubject
@@ -63,6 +63,7 @@ else:
     fleet_worker = lazy_module("toolwire.fleet.worker")
 
 AT_ONCE = 16
+_LOOK_AGAIN_S = 1.0
 _LONGEST_ADDRESS = 107  # bytes, as the kernel has it
 
 
@@ -169,15 +170,18 @@ async def _serve_bus(
     place.uses_bus()
     require_name_for_bus(place)
     filled = TargetSubject.parse(subject_of(name)).filter
+    stopping, workers, relays = asyncio.Event(), list[fleet_worker.ToolWorker](), []
     async with store_of(place) as store, AsyncExitStack() as closing:
         own = _project_tools(place, name, service, closing)
         fleet = place.settings.fleet
         shared = FleetParts.of(served, name, service, own, at_once, closing) if served.is_shared else None
-        workers, relays = [], []
+        _stop_on_signals(partial(_stop_all, stopping, workers))
         bus: Bus | None = None
         for link in served.links():
             if bus is None or served.has_keys:
-                bus = await closing.enter_async_context(buses.open_bus(link, name=f"toolwire worker {name}"))
+                bus = await _open_bus(link, name, stopping, closing)
+            if bus is None:
+                return
             view = store.whole if served.serves_all else of_project(store, link.name)
             worker = fleet_worker.ToolWorker(
                 view,
@@ -194,7 +198,6 @@ async def _serve_bus(
             )
             workers.append(worker)
             relays.append(relay.Relay(view, bus, window=fleet.window).run())
-        _stop_on_signals(partial(_stop_all, workers))
         metrics = closing.enter_context(serving_metrics(place, store, bus))
         of = f" of {served.shown}" if served.is_shared else ""
         where = filled.replace("*", place.name, 1) if not served.is_shared else filled
@@ -204,7 +207,26 @@ async def _serve_bus(
             typer.echo(f"Gave up {_counted(left, 'call')} after {drain_s:g} s; other workers find out.", err=True)
 
 
-def _stop_all(workers: "list[fleet_worker.ToolWorker]") -> None:
+async def _open_bus(
+    link: ProjectFolder, name: str, stopping: asyncio.Event, closing: AsyncExitStack
+) -> "Bus | None":  # fmt: skip
+    """The bus of a project, once its streams are there: a worker may start first. None where it is to stop before."""
+    told = False
+    while not stopping.is_set():
+        try:
+            return await closing.enter_async_context(buses.open_bus(link, name=f"toolwire worker {name}"))
+        except BrokerNotReady as waits:
+            if not told:
+                typer.echo(f"Waiting: {waits}", err=True)
+            told = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN_S):
+                    await stopping.wait()
+    return None
+
+
+def _stop_all(stopping: asyncio.Event, workers: "list[fleet_worker.ToolWorker]") -> None:
+    stopping.set()
     for worker in workers:
         worker.stop()
 
