@@ -216,8 +216,7 @@ def _offer_object(withheld: str) -> dict[str, Any]:
 def _show_groups(screen: Screen, place: ProjectFolder, listed: set[str]) -> None:
     """The groups of built-in tools that are not listed yet, and how to get them."""
     others = {
-        group: [tool.name for tool in found if tool.name not in listed]
-        for group, found in groups_with_tools(place).items()
+        group: [name for name in found if name not in listed] for group, found in groups_with_tools(place).items()
     }
     left = {group: ", ".join(names) for group, names in others.items() if names}
     if not left:

@@ -8,8 +8,8 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.tools import tool_dependencies
 from toolwire.cli.resolve.resuming import flag_words
 from toolwire.define.toolbox import Toolbox
-from toolwire.protocol.tools import Grant, Tool
-from toolwire.toolbox.registry import built_in_tool, group_of, narrow_groups, tools_of
+from toolwire.protocol.tools import Grant
+from toolwire.toolbox.registry import built_in_tool, deferred_tools, group_of, narrow_groups, tool_names
 
 RULES = frozenset({"exists", "tier", "permissions"})
 """What the flags of a command can cure."""
@@ -41,7 +41,8 @@ def missing_sentence(name: str, pairs: Sequence[str], given: Mapping[str, Any], 
     return f"To call it, type: {shlex.join(['toolwire', 'call', name, *pairs, *words])}"
 
 
-def groups_with_tools(place: ProjectFolder) -> dict[str, tuple[Tool, ...]]:
-    """The groups that can be named, less those that only gather others."""
+def groups_with_tools(place: ProjectFolder) -> dict[str, tuple[str, ...]]:
+    """The groups that can be named, less those that only gather others, with the names of their tools."""
     given = tool_dependencies(place)
-    return {group: found for group in narrow_groups() if (found := tools_of([group], given))}
+    named = {group: deferred_tools(tool_names([group]), given) for group in narrow_groups()}
+    return {group: tuple(tool.name for tool in found) for group, found in named.items() if found}
