@@ -164,3 +164,27 @@ def test_a_test_of_a_service_takes_no_time_that_is_none(inside: Inside, seconds:
 
     assert refused.code == Exit.USAGE
     assert "--timeout" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("services", "is_told"),
+    [
+        ('[bus_services.notes]\ntoken_env = "T"\ntools = ["note"]\n', True),
+        ('[bus_services.notes]\ntoken_env = "T"\ntools = ["note"]\nproject = "acme"\n', False),
+        ('[bus_services.notes]\ntoken_env = "T"\ntools = ["note", "web_search"]\n', False),
+        ("", False),
+    ],
+    ids=["left-out", "of-another-project", "named", "no-services"],
+)
+def test_a_registered_tool_that_no_service_may_see_the_calls_of_is_told(
+    inside: Inside, tmp_path: Path, services: str, is_told: bool
+) -> None:
+    assert inside("registry", "add", write(tmp_path, "tools.json", a_row())).code == Exit.DONE
+    (tmp_path / "toolwire.toml").write_text(f'[bus]\nkind = "nats"\nurl = ["nats://127.0.0.1:1"]\n{services}')
+    sentence = "no bus_services.NAME.tools names web_search: toolwire serve shows a service the cards"
+
+    listed = inside("tools", "list", "--json")
+    found = [one["said"] for one in inside("doctor", "--json").json["findings"] if one["what"] == "services"]
+
+    assert "web_search" in [tool["name"] for tool in listed.json]
+    assert (sentence in listed.err, [sentence in said for said in found]) == (is_told, [True] * is_told)

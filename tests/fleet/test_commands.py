@@ -115,6 +115,23 @@ def test_a_question_whose_call_no_worker_takes_says_so_too(shed: Stage) -> None:
     assert json.loads(out)["answer"] == "Done."
 
 
+def test_who_only_looks_is_shown_the_tools_where_the_broker_of_a_service_is_missing(stage: Stage) -> None:
+    """As in a terminal without the variables that `toolwire up` prints. What would call a tool is still refused."""
+    stage.settings('[services.shed]\nvia = "bus"\ntools = ["echo"]\n')
+    sentence = "services.shed.via = bus needs a broker that other processes reach"
+    for words in (("status",), ("tools", "list"), ("tools", "show", "echo")):
+        shown, as_json = stage.run(*words), stage.run(*words, "--json")
+        assert (shown.code, as_json.code) == (0, 0), (words, shown.err)
+        assert "echo" in shown.out
+        assert "echo" in json.dumps(as_json.json)
+        assert [ran.err.count(f"Warning: {sentence}") for ran in (shown, as_json)] == [1, 1], words
+    for words in (("call", "echo", "text=a"), ("preflight", "echo", "text=a"), ("ask", "Hello?")):
+        refused = stage.run(*words)
+        assert (refused.code, sentence in refused.err, "Warning" in refused.err) == (2, True, False), words
+    [found] = [one for one in stage.run("doctor", "--json").json["findings"] if one["what"] == "bus"]
+    assert (found["state"], sentence in found["said"]) == ("broken", True)
+
+
 def test_a_call_of_a_built_in_tool_runs_here_beside_built_in_tools_behind_the_broker(stage: Stage) -> None:
     stage.settings(f'[services.shed]\nvia = "bus"\ntools = ["echo"]\n{AWAY}')
     ran = stage.run("call", "calculator", "expression=1+1")

@@ -53,15 +53,27 @@ class ProjectFolder:
     def uses_devices(self) -> bool:
         return self.settings.edge.url is not None
 
+    @property
+    def has_bus(self) -> bool:
+        """Whether the settings name a broker, so that calls may be sent over a bus."""
+        return self.settings.bus.kind != "in-process"
+
+    @property
+    def missing_bus(self) -> str:
+        """What to do where calls must be sent over a bus and there is none; else empty."""
+        over_bus = [name for name, one in self.settings.services.items() if one.via == "bus"]
+        if self.has_bus or not over_bus:
+            return ""
+        return (
+            f"services.{over_bus[0]}.via = bus needs a broker that other processes reach: "
+            "set bus.kind = nats and bus.url, or use the variables that toolwire up prints"
+        )
+
     def uses_bus(self) -> bool:
         """Whether its calls may be sent over a bus. Raises SettingsError where they must, and there is none."""
-        for name, one in self.settings.services.items():
-            if one.via == "bus" and self.settings.bus.kind == "in-process":
-                raise SettingsError(
-                    f"services.{name}.via = bus needs a broker that other processes reach: "
-                    "set bus.kind = nats and bus.url, or use the variables that toolwire up prints"
-                )
-        return self.settings.bus.kind != "in-process"
+        if missing := self.missing_bus:
+            raise SettingsError(missing)
+        return self.has_bus
 
     @property
     def has_skills(self) -> bool:

@@ -58,16 +58,26 @@ def offered_tools(project: ProjectFolder) -> tuple[Tool, ...]:
 
     They are read once, unless `load_offered_tools` has read them. Raises SettingsError.
     """
-    if not project.uses_bus():
+    if not project.has_bus:
         return ()
     if not project.registered:
         run_sync(_load_from_store(project))
     return project.registered[0]
 
 
+def tools_without_cards(project: ProjectFolder) -> tuple[str, ...]:
+    """Registered tools of which the settings name no service that may read the cards of their calls.
+
+    None where the settings name no services at all: those may be in the settings of another process.
+    """
+    named = [one.tools for one in project.settings.bus_services.values() if one.project in ("", project.name)]
+    known = {tool for tools in named for tool in tools}
+    return tuple(tool.name for tool in offered_tools(project) if tool.name not in known) if named else ()
+
+
 async def load_offered_tools(project: ProjectFolder, store: RegistryStore | None) -> None:
     """Read the registered tools as they are now. Raises SettingsError."""
-    if project.uses_bus():
+    if project.has_bus:
         found = await registry_of(project, store)
         try:
             project.registered[:] = [found.tools(project.name, project.settings.registry.versions)]

@@ -58,7 +58,7 @@ def toolbox_of(
     own.get("websearch")  # made now, since its settings may be wrong; the others are made when they are used
     if workers and not is_worker:
         own = every = services.with_services(project, own)
-    if not is_alone and not is_worker and project.uses_bus():
+    if not is_alone and not is_worker and project.has_bus:
         own = every = _with_registered(project, own)
     taken = (*names, *own.names)
     withheld: list[Tool] = []

@@ -93,6 +93,7 @@ class TurnService:
     def require_agent(self) -> None:
         """Raise SettingsError where the settings give no agent: better at the start than with each request."""
         self.project.settings.chosen()
+        self.project.uses_bus()
         toolbox_of(self.project)
 
     @asynccontextmanager

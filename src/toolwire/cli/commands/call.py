@@ -182,6 +182,7 @@ def case_of(
     place: ProjectFolder, name: str, arguments: dict[str, Any], granted: GrantedByUser, *, resumes: bool = False
 ) -> Case:
     """The call as the ladder judges it, on its own and outside any turn."""
+    place.uses_bus()  # a call that must go over a bus that is not there could not run
     toolbox = toolbox_of(place)
     grant = grant_of(place, granted, toolbox, resumes=resumes)
     return Case(ToolCall(name, arguments, format="direct"), toolbox, grant)

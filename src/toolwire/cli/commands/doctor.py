@@ -31,6 +31,7 @@ from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean
 from toolwire.cli.views.sandbox_engines import examine_all, sandbox_lines, table
+from toolwire.cli.views.service_warnings import cards_warning
 from toolwire.errors import ToolwireError
 from toolwire.execute.quota import share_of
 from toolwire.models.weights import KNOWN
@@ -108,6 +109,7 @@ def _examined(home: str | None) -> Iterator[Finding]:
         yield from _home(place.home)
         yield from _store(place)
         yield _tools(place)
+        yield from _services(place)
         yield _disk(place)
         yield _keys(place)
         yield _ollama(place.environ.get("OLLAMA_HOST", ""))
@@ -198,6 +200,17 @@ def _tools(place: ProjectFolder) -> Finding:
         return Finding("tools", "ok", ", ".join(toolbox_of(place).names))
     except ToolwireError as wrong:
         return Finding("tools", "broken", str(wrong), "correct tools in the settings")
+
+
+def _services(place: ProjectFolder) -> Iterator[Finding]:
+    if place.missing_bus:
+        yield Finding("bus", "broken", place.missing_bus)
+    try:
+        warning = cards_warning(place)
+    except ToolwireError:  # what is wrong with registered tools is said of the tools
+        return
+    if warning:
+        yield Finding("services", "warn", warning)
 
 
 def _keys(place: ProjectFolder) -> Finding:

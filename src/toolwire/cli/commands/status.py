@@ -19,6 +19,7 @@ from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, duration, one_line
 from toolwire.cli.views.budget import budget_line, budget_object, used_today
+from toolwire.cli.views.service_warnings import warn_of_services
 from toolwire.disclose.offer import covers
 from toolwire.protocol.agents import GrantedByUser
 from toolwire.protocol.budgets import Spending
@@ -47,6 +48,7 @@ def status(
     kept = run_sync(_read(place))
     used = run_sync(used_today(place))
     health = _health(place, kept.measured, kept.boxes)
+    warn_of_services(screen, place)
     if as_json:
         screen.json({"tools": health} if tools else {**_overview(place, kept, used), "tools": health})
         return Exit.DONE

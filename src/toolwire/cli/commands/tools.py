@@ -21,6 +21,7 @@ from toolwire.cli.terminal.json_output import plain, tool_object
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, one_line
 from toolwire.cli.views.conformance import Report, report_on, report_on_skill, reports_object, show_reports
+from toolwire.cli.views.service_warnings import warn_of_services
 from toolwire.cli.views.tool_page import show_tool_page
 from toolwire.decide.ladder import Case, preflight
 from toolwire.define.conformance import SkillFinding, report
@@ -69,6 +70,7 @@ def list_tools(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
     grant = grant_of(place, GrantedByUser(permissions=tuple(allow or ())), toolbox)
+    warn_of_services(screen, place)
     listed = [(tool, _why_not(tool, toolbox, grant)) for tool in toolbox]
     if compact:
         screen.say(compact_catalogue(tool for tool, reason in listed if not reason))
@@ -101,6 +103,7 @@ def show_tool(
     else:
         tool = _required(place, toolbox, name)
         withheld = _why_not(tool, toolbox, grant_of(place, GrantedByUser(), toolbox))
+    warn_of_services(screen, place)
     entry = _skills_entry(place, tool)
     if as_json:
         screen.json({**tool_object(tool), **_offer_object(withheld), **_entry_object(entry)})
