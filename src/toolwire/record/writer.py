@@ -61,7 +61,8 @@ class Writer:
         self._share = share
         self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, WriteQueue] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._turnstile = WriteQueue(share)
+        self._turnstile: WriteQueue
+        """That of `_loop`, once there is one."""
         self._path = path
         self._connection = Connection(connect, audited, liveness, name)
         self._commit = self._connection.write
