@@ -18,7 +18,7 @@ from toolwire.define.service_rows import read_row
 from toolwire.errors import StoreUnavailable
 from toolwire.fleet.parcels import command_of, read_parcel
 from toolwire.fleet.relay import Relay
-from toolwire.fleet.reports import REFUSED, ReportReceiver
+from toolwire.fleet.reports import CARD_PAUSES_S, REFUSED, ReportReceiver
 from toolwire.gateway.app import make_app
 from toolwire.gateway.cards import CardAccess
 from toolwire.gateway.settings import Access, ServiceToken, Upstream
@@ -116,7 +116,9 @@ async def shop(fleet: Fleet) -> Shop:
         ServiceToken("abroad", "another-project", frozenset({"search"}), "token-of-another-project"),
     )
     app = make_app(Upstream.at("http://127.0.0.1:9"), access=Access(services=tokens), cards=CardAccess(open_store))
-    receiver = ReportReceiver(store, fleet.bus, durable=f"reports-{fleet.project}", project=fleet.project)
+    receiver = ReportReceiver(
+        store, fleet.bus, durable=f"reports-{fleet.project}", project=fleet.project, card_pauses_s=(0.01,)
+    )
     fleet.spawn(receiver.run())
     await receiver.ready.wait()
     return Shop(fleet, store, registered.tool, app)
@@ -175,7 +177,7 @@ async def test_T176_a_forged_report_changes_nothing_is_audited_and_does_not_come
     await shop.report(await shop.callback(second, "result-2"))  # what comes after it is received
 
     await shop.fleet.result(shop.store, second.turn_id)
-    assert [found for found, _ in await shop.refusals()] == [code]
+    assert [found for found, _ in await shop.fleet.until(shop.refusals)] == [code]
     assert (await shop.fleet.card(shop.store, turn_id)).result is None
     if name != "tampered card":
         await shop.report(right)
@@ -403,6 +405,60 @@ async def test_a_report_that_comes_again_after_the_store_was_away_closes_the_cal
     ended = (await shop.fleet.card(shop.store, turn_id)).result
     assert (report.settled, ended is not None and ended.ok) == (["nak", "ack"], True)
     assert await shop.refusals() == []
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_report_that_is_quicker_than_its_card_is_looked_at_again(shop: Shop) -> None:
+    """C35: a store may answer from a copy that lags behind, and a service may report before its card is kept."""
+    turn_id, card = await shop.sent()
+    message = encode_callback(await shop.callback(card))
+    assert isinstance(message, BusMessage)
+    receiver = ReportReceiver(shop.store, shop.fleet.bus, durable="quick", project=shop.project)
+    report = Arrived(message)
+    await receiver.handle(report)
+    before = await shop.refusals()
+    await shop.http("PUT", "result-1", shop.result(card))
+    report.attempt += 1
+    await receiver.handle(report)
+
+    ended = (await shop.fleet.card(shop.store, turn_id)).result
+    assert (report.settled, before, ended is not None and ended.ok) == (["nak", "ack"], [], True)
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_report_whose_card_never_comes_is_refused_in_the_end(shop: Shop) -> None:
+    turn_id, card = await shop.sent()
+    message = encode_callback(await shop.callback(card))
+    assert isinstance(message, BusMessage)
+    receiver = ReportReceiver(shop.store, shop.fleet.bus, durable="never", project=shop.project)
+    report = Arrived(message)
+    for report.attempt in range(1, len(CARD_PAUSES_S) + 2):
+        await receiver.handle(report)
+
+    assert report.settled == [*["nak"] * len(CARD_PAUSES_S), "ack"]
+    assert await shop.refusals() == [("unknown_card", turn_id)]
+
+
+@pytest.mark.parametrize("is_sent_again", [False, True])
+async def test_the_result_of_a_call_whose_turn_was_resumed_meanwhile_is_kept_as_a_late_one(
+    shop: Shop, is_sent_again: bool
+) -> None:
+    """Its report is of an older epoch, and refused; that the service has done it stays known, and where its card is."""
+    turn_id, card = await shop.sent()
+    callback = await shop.callback(card)
+    dispatch, _ = await shop.store.dispatched(card.record_id, project=shop.project)
+    now = (await shop.store.resume(turn_id, project=shop.project)).opening.epoch
+    if is_sent_again:
+        await shop.store.dispatch(replace(dispatch, epoch=now), [])
+    await shop.http("PUT", "result-1", shop.result(card))
+    await shop.report(callback)
+
+    assert await shop.fleet.until(shop.refusals) == [("stale_epoch", turn_id)]
+    rows = await shop.store.audit_log(turn_id=turn_id, project=shop.project)
+    [late] = [row for row in rows if row.event == "late_result"]
+    assert (late.call_id, late.status, late.detail["card"]) == (card.call.id, Status.SUCCESS, "result-1")
+    assert (await shop.fleet.card(shop.store, turn_id)).result is None
+    assert (await shop.http("GET", "result-1")).json() == shop.result(card)
 
 
 class Around:

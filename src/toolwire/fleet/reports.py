@@ -2,8 +2,9 @@
 
 A report only routes. What counts is in the store: the dispatch of the call, and the result card that the service has
 written over HTTP. The call is claimed and closed for the service, so the rules of a claim hold for it as for a worker.
-Whatever is wrong with a report, nothing is changed by it, the audit log says so, and it does not come again; only while
-the store is away it does.
+Whatever is wrong with a report, nothing is changed by it, the audit log says so, and it does not come again. It does
+while the store is away, and a few times where its card is not there: a service may report before its card is kept, and
+a store that answers from a copy may lag behind.
 """
 
 import asyncio
@@ -44,6 +45,9 @@ REFUSED = "report_refused"
 """The event in the audit log; its code says why."""
 
 _RETRY_S = 1.0
+CARD_PAUSES_S = (0.1, 0.5, 2.0, 5.0)
+"""How long until a report is looked at again whose card is not there, after the first, the second … time."""
+
 _HOLD_S = 60.0
 """How long a call is held whose service has not read its card, for the time that its result takes to be kept."""
 
@@ -63,6 +67,10 @@ class ReportRefused(Exception):
         super().__init__("; ".join(reasons))
         self.code = code
         self.reasons = reasons
+
+
+class CardMissing(ReportRefused):
+    """The card that a report names is not there, or not yet."""
 
 
 def reports_of(project: str = "*") -> str:
@@ -87,10 +95,12 @@ class ReportReceiver:
         project: str = "*",
         find_tool: FindTool | None = None,
         clock: Callable[[], float] | None = None,
+        card_pauses_s: Sequence[float] = CARD_PAUSES_S,
     ) -> None:
         self._store = store
         self._bus = bus
         self._durable = durable
+        self._card_pauses_s = card_pauses_s
         self._project = project
         self._find_tool = find_tool or self._registered
         self._clock = clock or store.clock
@@ -106,7 +116,7 @@ class ReportReceiver:
     async def handle(self, delivered: Delivered) -> None:
         """One report, whatever is wrong with it."""
         try:
-            await self._receive(delivered.message)
+            pause_s = await self._receive(delivered.message, delivered.attempt)
         except StoreUnavailable as error:
             _log.warning("a report is put back: %s", error)
             await delivered.nak(_RETRY_S)
@@ -115,21 +125,25 @@ class ReportReceiver:
             _log.exception("a report broke its receiver")
             await delivered.ack()
         else:
-            await delivered.ack()
+            await (delivered.ack() if pause_s is None else delivered.nak(pause_s))
 
-    async def _receive(self, message: BusMessage) -> None:
+    async def _receive(self, message: BusMessage, attempt: int) -> float | None:
+        """Take a report; how long until it must come again, if it must."""
         callback = decode_callback(message)
         if isinstance(callback, Refusal):
             await self._audit_message(callback)
-            return
+            return None
         view = of_project(self._store, callback.subject.project)
         try:
             held = await self._accept(view, callback)
         except ReportRefused as refused:
+            if isinstance(refused, CardMissing) and attempt <= len(self._card_pauses_s):
+                return self._card_pauses_s[attempt - 1]
             await self._audit(callback, refused)
-            return
+            return None
         if held is not None:
             await self._wake(held, callback.subject.channel)
+        return None
 
     async def _accept(self, view: ProjectStore, callback: ToolCallback) -> CallCard | None:
         """The card of a call that has its result by now; None for one that had it long ago. Raises ReportRefused."""
@@ -142,8 +156,13 @@ class ReportReceiver:
             await self._note_late(view, ended, *await self._result_card(view, callback))
             return None
         parcel = _read(dispatch)
-        _require_same(parcel, dispatch, card, callback)
+        is_stale = callback.turn_epoch < dispatch.epoch
+        _require_same(parcel, replace(dispatch, epoch=callback.turn_epoch) if is_stale else dispatch, card, callback)
         kept, written = await self._result_card(view, callback)
+        if is_stale:
+            await self._note_late(view, card, kept, written)
+            reason = f"turn_epoch is {callback.turn_epoch}, and the turn is in epoch {dispatch.epoch}"
+            raise ReportRefused("stale_epoch", reason)
         if card.result is not None:
             await self._note_late(view, card, kept, written)
             return card
@@ -156,7 +175,8 @@ class ReportReceiver:
             held = await view.claim(claimed, rows, until=until, token=f"report:{kept.id}:{kept.digest}")
         except CallHeld as other:
             raise ReportRefused("call_held", str(other)) from None
-        except Fenced as other:
+        except Fenced as other:  # the turn goes on elsewhere, and may never hear of this result
+            await self._note_late(view, card, kept, written)
             raise ReportRefused("stale_epoch", str(other)) from None
         if held.result is not None:  # it has ended since it was looked at
             await self._note_late(view, held, kept, written)
@@ -185,7 +205,7 @@ class ReportReceiver:
         try:
             kept = await view.result_card(callback.tool_result_card_id)
         except NotFound as unknown:
-            raise ReportRefused("unknown_card", str(unknown)) from None
+            raise CardMissing("unknown_card", str(unknown)) from None
         written = decode_result_card(kept.body)
         if isinstance(written, Refusal):
             raise ReportRefused(written.violations[0].code.value, *(one.message for one in written.violations))
@@ -282,9 +302,6 @@ def _read(dispatch: Dispatch) -> Parcel:
 
 def _require_same(parcel: Parcel, dispatch: Dispatch, card: CallCard, callback: ToolCallback) -> None:
     """Refuse a report that says otherwise than its command what must not change."""
-    if callback.turn_epoch < dispatch.epoch:
-        reason = f"turn_epoch is {callback.turn_epoch}, and the turn is in epoch {dispatch.epoch}"
-        raise ReportRefused("stale_epoch", reason)
     if violations := callback_violations(command_of(parcel, dispatch, card), callback):
         raise ReportRefused("changed_field", *(one.message for one in violations))
 
