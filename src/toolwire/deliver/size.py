@@ -51,8 +51,8 @@ def not_as_promised(result: ToolResult, handle: str | None) -> ToolResult:
 
 def taken_out(handle: str | None) -> str:
     """The sentence about an output from which something was taken out."""
-    kept = f"; the raw output is kept as {handle}" if handle else ""
-    return f"control sequences or invisible characters were taken out of this output{kept}"
+    kept = f"the raw output is kept as {handle}" if handle else "the raw output could not be kept"
+    return f"control sequences or invisible characters were taken out of this output; {kept}"
 
 
 def _marker(head: str, tail: str, handle: str | None, raw: bytes) -> str:

@@ -138,7 +138,7 @@ class AuditRow:
                 at, event, card.project, card.agent, card.turn_id, call.id, name, rule, "", "", card.args_digest, None,
                 detail or _NO_DETAIL,
             )  # fmt: skip
-        if result.engine or result.untrusted or result.blocked_ms:
+        if result.engine or result.untrusted or result.blocked_ms or result.truncated:
             detail = {**(detail or {}), **_circumstances(result)}
         return _row(
             at, event, card.project, card.agent, card.turn_id, call.id, name, rule, result.status,
@@ -147,10 +147,12 @@ class AuditRow:
 
 
 def _circumstances(result: ToolResult) -> dict[str, Any]:
-    """Where a result was made and where it was read, as far as there is something to say."""
+    """Where a result was made and read, and whether its whole is lost, as far as there is something to say."""
     box: dict[str, Any] = {"engine": result.engine, "profile": result.profile} if result.engine else {}
     if result.blocked_ms:
         box["blocked_ms"] = result.blocked_ms
+    if result.truncated and not result.handle:
+        box["output_lost"] = True
     return {**box, "untrusted": True, "origins": list(result.origins)} if result.untrusted else box
 
 

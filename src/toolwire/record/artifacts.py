@@ -143,7 +143,8 @@ class BodyDraft:
 
     def discard(self) -> None:
         """Let go of the file, and remove it unless it is found as a body by now."""
-        self._file.close()
+        with suppress(OSError):  # a full disk, which `write` or `finish` has told of, does not take what is buffered
+            self._file.close()
         with suppress(FileNotFoundError):
             os.unlink(self._name, dir_fd=self._top)
         os.close(self._top)
