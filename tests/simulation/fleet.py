@@ -9,7 +9,7 @@ from operator import itemgetter
 from random import Random
 from typing import Any
 
-from tests.simulation.crash_points import CrashPoint
+from tests.simulation.crash_points import DEADLY, CrashPoint, Fault
 from tests.simulation.delegation import GRANT, delegating_tools, plain_tools
 from tests.simulation.faults import CALM, FaultPlan, draw_faults
 from tests.simulation.foreign_service import ForeignService, HttpCards, Journal
@@ -53,6 +53,8 @@ QUIET_S = 240.0
 _EVENTS = 60
 _LIMITS = Limits(consecutive_failures=100, repeats=100, result_chars=MOST_CHARS)
 DETACHED_LEASE_S = 6.0
+PAUSE_S, BROKER_AWAY_S = 3 * LEASE_S, 25.0
+"""How long a crash point pauses a process, and keeps the broker away."""
 
 Start = Callable[[SimulatedProcess, "StoreView"], list[Coroutine[Any, Any, Any]]]
 
@@ -112,7 +114,7 @@ class SimulatedFleet:
         self._begun = 0
         self.must_cancel: set[tuple[str, str]] = set()
         self.network.tell = self.note if is_verbose else None
-        self._crash_point = crash
+        self._crash_points = () if crash is None else crash.all_of_it
         self.network.crash = None if crash is None else self._crash
 
     # What is heard
@@ -193,17 +195,31 @@ class SimulatedFleet:
         if not isinstance(error, (StoreError, BusUnavailable)):
             self.violate(f"{context.get('message')}: {error!r}")
 
-    def _crash(self, operation: str, when: str) -> bool:
-        """Kill the process that has come to the crash point; one without a role takes all others with it."""
-        point, process = self._crash_point, PROCESS.get()
-        if point is None or self.counts["crashes"] >= point.times or not point.is_hit(process.name, operation, when):
-            return False
-        self.counts["crashes"] += 1
-        for one in [process] if point.role else list(self.processes.values()):
-            if not one.is_dead:
-                one.kill()
-                one.on_death()
-        return True
+    def _crash(self, operation: str, when: str) -> Fault | None:
+        """What goes wrong with the process that has come to this point, if anything."""
+        process = PROCESS.get()
+        for point in self._crash_points:
+            if point.is_hit(process.name, operation, when) and self.counts[point.fault] < point.times:
+                self.counts["crashes"] += 1
+                self.counts[point.fault] += 1
+                self.note(f"{point.fault} {when} {operation}")
+                self._strike(point, process)
+                return point.fault
+        return None
+
+    def _strike(self, point: CrashPoint, process: SimulatedProcess) -> None:
+        """What happens to processes and the bus; what becomes of the operation itself is the business of its place."""
+        if point.fault in DEADLY:
+            for one in [process] if point.role else list(self.processes.values()):
+                if not one.is_dead:
+                    one.kill()
+                    one.on_death()
+        if point.fault is Fault.WIPE:
+            self._wipe()
+        if point.fault is Fault.BROKER_AWAY:
+            self.bus.away_until = self.loop.time() + BROKER_AWAY_S
+        if point.fault is Fault.PAUSE:
+            self._pause_for(process, PAUSE_S)
 
     # Processes
 
@@ -243,11 +259,15 @@ class SimulatedFleet:
             for plan in sorted(self.plans.begun, key=lambda plan: plan.begins_at):
                 await asyncio.sleep(max(0.0, self._began + plan.begins_at - self.loop.time()))
                 agent = self._agent(view, plan.project, None)
-                while (plan.project, plan.turn_id) not in self.store._turns:
+                while True:
                     try:
                         await agent.begin("Do it.", turn_id=plan.turn_id)
-                    except StoreError:
+                    except StoreUnavailable:
                         await asyncio.sleep(0.5)
+                        continue
+                    except StoreError:  # it has begun before
+                        pass
+                    break
             await asyncio.Event().wait()
 
         return [begin()]
@@ -376,7 +396,9 @@ class SimulatedFleet:
         process = self._pick()
         if process is self.loop.world:
             return
-        pause_s = self._random.uniform(0.3, 1.0) * self._random.choice((1.0, 9.0, 16.0))
+        self._pause_for(process, self._random.uniform(0.3, 1.0) * self._random.choice((1.0, 9.0, 16.0)))
+
+    def _pause_for(self, process: SimulatedProcess, pause_s: float) -> None:
         self.note(f"{process.name} pauses for {pause_s:.1f} s")
         process.pause()
         self.store.leases.end(process.name, LEASE_S * (1 - self._random.random() / 3))

@@ -1,7 +1,7 @@
 """What must be true at the end of a run, whatever went wrong. What must never happen is checked where it would."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.workload import DELEGATING, HELPER, ONCE, Effected, Key, final_answer
@@ -32,13 +32,18 @@ def check_end(fleet: "SimulatedFleet") -> None:
         if (project, turn_id) in fleet.must_cancel and reason is not EndReason.CANCELED:
             fleet.violate(f"{turn_id} was canceled, and ended as {reason}")
         planned = [one for step in fleet.plans.of(project, turn_id, question).steps for one in step]
-        for card in fleet.store._cards.get((project, turn_id), {}).values():
+        cards = fleet.store._cards.get((project, turn_id), {}).values()
+        for number in _repeated(card.call.arguments.get("number") for card in cards):
+            fleet.violate(f"call {number} of {turn_id} was accepted more than once")
+        for card in cards:
             fleet.counts["calls"] += 1
             fleet.counts["detached"] += card.detached
             key = (project, f"{turn_id}/{card.call.id}")
             seen.add(key)
             if not any(one.is_made_by(card.call) for one in planned):
                 fleet.violate(f"call {key} was never planned")
+            if card.result is not None and card.result.handle and not fleet.store.has_body(card.result.handle):
+                fleet.violate(f"the whole output of {key} is not kept")
             for wrong in _wrong(card, fleet.ledger.effects.get(key, [])):
                 fleet.violate(f"{card.call.name} {key}: {wrong}")
                 fleet.counts["lost"] += wrong == NO_RESULT
@@ -47,6 +52,10 @@ def check_end(fleet: "SimulatedFleet") -> None:
         fleet.violate(f"effects of calls that are not on record: {stray}")
     _check_tasks(fleet)
     _check_log(fleet)
+
+
+def _repeated(numbers: Iterable[int | None]) -> list[int]:
+    return [number for number, times in Counter(numbers).items() if number is not None and times > 1]
 
 
 def _check_tasks(fleet: "SimulatedFleet") -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+from tests.simulation.crash_points import Fault
 from tests.simulation.shared_store import Network
 from tests.simulation.virtual_loop import PROCESS, VirtualLoop
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, BusHealth
@@ -16,6 +17,9 @@ from toolwire.protocol.values import dataclass
 
 _REPORT = ".execution.report"
 DEDUPE_S = 20.0
+COPIES, LATE_S = 5, 10.0
+"""What becomes of a message at a crash point: how often it comes, and how late."""
+
 LONGEST_ACK_WAIT_S = 6.0
 """Shorter than a broker's, as all times here are, so that a run is short."""
 
@@ -98,26 +102,29 @@ class LossyBus:
         await asyncio.sleep(self.random.random() * self.faults.slow_s)
         if self.is_away and self.chance(0.5):
             raise BusUnavailable("the simulated broker is away")
-        await self.network.reach("publish", "before")
-        is_new = self._keep(message, dedupe_id)
-        await self.network.reach("publish", "after")
-        if self.is_away:
+        fault = await self.network.reach("publish", "before")
+        if fault is Fault.FAIL:
+            raise BusUnavailable("the simulated broker is away")
+        is_new = self._keep(message, dedupe_id, fault)
+        if await self.network.reach("publish", "after") is Fault.FAIL or self.is_away:
             raise BusUnavailable("the simulated broker did not confirm")
         await asyncio.sleep(self.random.random() * self.faults.slow_s)
         return is_new
 
-    def _keep(self, message: BusMessage, dedupe_id: str) -> bool:
+    def _keep(self, message: BusMessage, dedupe_id: str, fault: Fault | None) -> bool:
         now = self.loop.time()
         if dedupe_id:
             if self._ids.get(dedupe_id, -DEDUPE_S) > now - DEDUPE_S:
                 return False
             self._ids[dedupe_id] = now
-        if self.chance(self.faults.drop):
+        if fault is Fault.LOSE or self.chance(self.faults.drop):
             return True
+        copies = COPIES if fault is Fault.REPEAT else 1 + self.chance(self.faults.double)
+        late_s = LATE_S if fault is Fault.DELAY else 0.0
         for group in self._groups.values():
             if filter_matches(group.pattern, message.subject):
-                for _ in range(1 + self.chance(self.faults.double)):
-                    self.later(self.random.random() * self.faults.slow_s, group.add, _Entry(message))
+                for _ in range(copies):
+                    self.later(late_s + self.random.random() * self.faults.slow_s, group.add, _Entry(message))
         return True
 
     @asynccontextmanager

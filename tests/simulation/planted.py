@@ -3,6 +3,7 @@
 Each is a patch of one function of the product, for as long as the block lasts.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -11,26 +12,34 @@ from unittest.mock import patch
 from toolwire import agent
 from toolwire.assemble import turn_runner
 from toolwire.bus.contract import Delivered
-from toolwire.errors import BusUnavailable, Suspended
+from toolwire.errors import BusUnavailable, StoreUnavailable, Suspended
 from toolwire.execute.contract import Dispatched
-from toolwire.fleet import reports
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.fleet import reports, worker
 from toolwire.fleet.dispatcher import BusDispatcher
-from toolwire.fleet.parcels import read_parcel
+from toolwire.fleet.parcels import command_message, read_parcel
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.reports import ReportReceiver
 from toolwire.fleet.worker import ToolWorker
 from toolwire.gateway import cards
-from toolwire.hub import canceling
+from toolwire.hub import canceling, results
 from toolwire.hub.journey import Journey
+from toolwire.hub.judging import judge
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.bus import AfterExecution, BusMessage
-from toolwire.protocol.calls import Allowed
+from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.chat import Reply
+from toolwire.protocol.context import Context
 from toolwire.protocol.records import CallCard, Dispatch
+from toolwire.protocol.tools import InProcess
+from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record import ledger, ready
 from toolwire.record.contract import DueDispatch
 from toolwire.record.ledger import Sending
 from toolwire.record.memory import MemoryStore
+from toolwire.record.projects import of_project
 from toolwire.record.rows import new_id
 from toolwire.toolbox.agents import orchestration, orchestration_tools
 from toolwire.toolbox.agents.delegation import SubAgents
@@ -138,6 +147,28 @@ def drop_what_the_broker_refuses(stack: ExitStack) -> None:
     _replace(stack, Relay, "_send", send)
 
 
+def never_send_again(stack: ExitStack) -> None:
+    """The relay takes for delivered what it has taken up, and what the broker confirmed."""
+    right = MemoryStore.take_due
+
+    async def take(store: MemoryStore, now: float, _pause: Any, **more: Any) -> list[DueDispatch]:
+        return await right(store, now, lambda _: 1e9, **more)
+
+    _replace(stack, MemoryStore, "take_due", take)
+
+
+def drop_what_cannot_be_sent(stack: ExitStack) -> None:
+    """The same, and it does not wait for a broker that is away."""
+    never_send_again(stack)
+    right = Relay._is_sent
+
+    async def is_sent(self: Relay, *args: Any) -> bool:
+        await right(self, *args)
+        return True
+
+    _replace(stack, Relay, "_is_sent", is_sent)
+
+
 def repeat_unsafe_calls(stack: ExitStack) -> None:
     right = BusDispatcher._dispatch
 
@@ -151,8 +182,8 @@ def run_what_another_began(stack: ExitStack) -> None:
     """A worker that takes each command for the first of its call: the broker delivers it again after a death."""
     right = ToolWorker._result
 
-    def result(self: ToolWorker, delivered: Delivered, held: CallCard, parcel: Any, *, is_repeatable: bool) -> Any:
-        return right(self, delivered, held, parcel, is_repeatable=True)
+    def result(self: ToolWorker, *args: Any, is_repeatable: bool) -> Any:
+        return right(self, *args, is_repeatable=True)
 
     _replace(stack, ToolWorker, "_result", result)
 
@@ -185,6 +216,148 @@ def claim_again_with_another_token(stack: ExitStack) -> None:
         return await self._store.claim(asked, rows)
 
     _replace(stack, ToolWorker, "_claim", claim)
+
+
+def run_commands_of_older_epochs(stack: ExitStack) -> None:
+    """A worker goes by what it was sent, whatever has become of the turn since."""
+    claim_without_epoch(stack)
+    _replace(stack, worker, "call_card_violations", lambda *_: ())
+
+
+def run_what_has_ended(stack: ExitStack) -> None:
+    """A worker neither looks whether a call has a result, nor is it told."""
+    right_claim, right_due, right_dispatched = ledger.claim_call, ledger.due_call, MemoryStore.dispatched
+
+    def claim(card: CallCard, kept: CallCard | None, *rest: Any) -> Any:
+        return right_claim(card, replace(kept, result=None) if kept is not None else None, *rest)
+
+    async def dispatched(store: MemoryStore, *args: Any, **more: Any) -> tuple[Dispatch, CallCard]:
+        dispatch, card = await right_dispatched(store, *args, **more)
+        return dispatch, replace(card, result=None)
+
+    def due(dispatch: Dispatch, *rest: Any) -> tuple[Sending, float | None]:
+        what, until = right_due(dispatch, *rest)
+        return (Sending.WAIT if what is Sending.DROP else what), until
+
+    _replace(stack, ledger, "claim_call", claim)
+    _replace(stack, ledger, "due_call", due)
+    _replace(stack, MemoryStore, "dispatched", dispatched)
+    run_what_another_began(stack)
+
+
+def name_outputs_before_they_are_kept(stack: ExitStack) -> None:
+    """The output is written behind its result, which names it already."""
+    right, writing = results._kept, set()
+
+    async def kept(services: Any, raw: bytes) -> str:
+        async def keep_later() -> None:
+            await asyncio.sleep(0.5)
+            await right(services, raw)
+
+        writing.add(asyncio.create_task(keep_later()))
+        whole = MemoryStore()
+        return await of_project(whole, services.store.project).keep(raw)
+
+    _replace(stack, results, "_kept", kept)
+
+
+def leave_turns_of_the_dead(stack: ExitStack) -> None:
+    """A turn whose process died is taken for one that is run."""
+    _replace(stack, MemoryStore, "_is_run", lambda _, kept: kept.state == ledger.RUNNING)
+
+
+def begin_again(stack: ExitStack) -> None:
+    """A turn with an id that is taken begins all the same."""
+    _replace(stack, ledger, "begin", lambda *_: None)
+
+
+def look_only_when_woken(stack: ExitStack) -> None:
+    """Runners do not look by themselves whether a result has come."""
+    right_wake, right_ready = turn_runner.TurnRunner.wake, MemoryStore.ready_turns
+    woken: list[bool] = []
+
+    def wake(self: turn_runner.TurnRunner) -> None:
+        woken.append(True)
+        right_wake(self)
+
+    async def ready_turns(store: MemoryStore, *args: Any, **more: Any) -> Any:
+        found = await right_ready(store, *args, **more)
+        if woken and found:
+            woken.clear()
+            return found
+        return [turn for turn in found if not any(isinstance(wait, ForResult) for wait in turn.waits)]
+
+    _replace(stack, turn_runner.TurnRunner, "wake", wake)
+    _replace(stack, MemoryStore, "ready_turns", ready_turns)
+
+
+def run_before_the_reply_is_kept(stack: ExitStack) -> None:
+    """What the process itself runs begins as soon as the model has said it."""
+    right_accept, right_execute = Runtime.accept, InProcessExecutor.execute
+    early: dict[tuple[str, str], ToolResult] = {}
+
+    async def accept(self: Runtime, turn: Turn, reply: Reply, *rest: Any, **more: Any) -> Any:
+        for one in judge(self, turn, reply.calls, rest[0]) if reply.calls else ():
+            if type(one.decision) is Allowed and isinstance(one.decision.tool.target, InProcess):
+                context = Context(call_id=one.card.call.id, turn_id=turn.id, project=turn.project)
+                early[turn.id, one.card.call.id] = await right_execute(InProcessExecutor(), one.decision, context)
+        return await right_accept(self, turn, reply, *rest, **more)
+
+    async def execute(self: InProcessExecutor, allowed: Allowed, context: Context) -> ToolResult:
+        return early.pop((context.turn_id, allowed.call.id), None) or await right_execute(self, allowed, context)
+
+    _replace(stack, Runtime, "accept", accept)
+    _replace(stack, InProcessExecutor, "execute", execute)
+
+
+def write_the_reply_again(stack: ExitStack) -> None:
+    """What may be kept is kept once more, without a look at the record."""
+    right = Runtime.accept
+
+    async def accept(self: Runtime, *args: Any, **more: Any) -> Any:
+        try:
+            return await right(self, *args, **more)
+        except StoreUnavailable:
+            return await right(self, *args, **more)
+
+    _replace(stack, Runtime, "accept", accept)
+
+
+def go_on_without_the_reply(stack: ExitStack) -> None:
+    """A reply that could not be kept is taken for one that is."""
+    right = Runtime.accept
+
+    async def accept(self: Runtime, turn: Turn, reply: Reply, names: Any, *rest: Any, **more: Any) -> Any:
+        try:
+            return await right(self, turn, reply, names, *rest, **more)
+        except StoreUnavailable:
+            return judge(self, turn, reply.calls, names) if reply.calls else []
+
+    _replace(stack, Runtime, "accept", accept)
+
+
+def trust_that_commands_come_once(stack: ExitStack) -> None:
+    """Commands have no ids by which a broker could tell those that come again, and calls are claimed while held."""
+
+    async def send(self: Relay, dispatch: Dispatch, card: CallCard, message: BusMessage | Refusal | None) -> None:
+        message = message or command_message(read_parcel(dispatch), dispatch, card, is_checked=True)
+        assert isinstance(message, BusMessage)
+        await self._bus.publish(message)
+
+    _replace(stack, Relay, "_send", send)
+    claim_while_held(stack)
+
+
+def acknowledge_when_received(stack: ExitStack) -> None:
+    """A command is gone once a worker has it, and is not sent again."""
+    never_send_again(stack)
+    right = ToolWorker._handle
+
+    async def handle(self: ToolWorker, delivered: Delivered) -> None:
+        await delivered.ack()
+        await right(self, delivered)
+
+    _replace(stack, ToolWorker, "_handle", handle)
 
 
 def leave_stranded_calls(stack: ExitStack) -> None:
@@ -416,7 +589,25 @@ _SERVICE: tuple[Plant, ...] = (
     forget_that_a_turn_was_canceled,
 )
 
+_AT_POINTS: tuple[Plant, ...] = (
+    run_commands_of_older_epochs,
+    run_what_has_ended,
+    name_outputs_before_they_are_kept,
+    leave_turns_of_the_dead,
+    begin_again,
+    look_only_when_woken,
+    run_before_the_reply_is_kept,
+    write_the_reply_again,
+    go_on_without_the_reply,
+    trust_that_commands_come_once,
+    acknowledge_when_received,
+    never_send_again,
+    drop_what_cannot_be_sent,
+)
+"""Missed at crash points, and seldom elsewhere."""
+
 PLANTED = {one.__name__: one for one in (*_WORKERS, *_DETACHED, *_TASKS, *_SERVICE)}
+_ALL = {**PLANTED, **{one.__name__: one for one in _AT_POINTS}}
 PARTS = {
     one.__name__: part
     for part, plants in (("workers", _WORKERS), ("detached", _DETACHED), ("tasks", _TASKS), ("service", _SERVICE))
@@ -429,5 +620,5 @@ PARTS = {
 def without(name: str) -> Iterator[None]:
     """Take one defence away inside the block."""
     with ExitStack() as stack:
-        PLANTED[name](stack)
+        _ALL[name](stack)
         yield

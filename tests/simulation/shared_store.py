@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, cast
 
+from tests.simulation.crash_points import DEADLY, Fault
 from tests.simulation.invariants import wrong_about_tasks
 from tests.simulation.virtual_loop import PROCESS, SimulatedProcess, VirtualLoop
 from toolwire.errors import StoreError, StoreUnavailable
@@ -71,6 +72,12 @@ class SharedStore(MemoryStore):
 
     def _is_alive(self, owner: str) -> bool:
         return owner == self._owner or self.leases.is_alive(owner)
+
+    async def begin(self, turn: Turn, **more: Any) -> None:
+        is_there = (turn.project, turn.id) in self._turns
+        await super().begin(turn, **more)
+        if is_there:
+            self._violate(f"turn {turn.id} was begun again")
 
     async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
         before = self._find(turn_id, project)
@@ -152,6 +159,9 @@ class SharedStore(MemoryStore):
         """The turn in which something was asked first; empty where that has not been asked yet."""
         return next((kept.opening.id for kept in self._turns.values() if kept.opening.question == question), "")
 
+    def has_body(self, handle: str) -> bool:
+        return self._bodies.get(handle) is not None
+
     def let_go(self, owner: str, runs: "dict[tuple[str | None, str], int]") -> None:
         """Release what an owner has and does not run, since it never heard that it has it."""
         for key, kept in self._open.items():
@@ -214,15 +224,16 @@ class StoreView:
         if network.is_store_away(owner):
             self._later(name, method, args, more)
             raise StoreUnavailable("the simulated store is away")
-        await network.reach(name, "before")
+        if await network.reach(name, "before") is Fault.FAIL:
+            self._later(name, method, args, more)
+            raise StoreUnavailable("the simulated store restarts, and has not done it")
         if name not in _READS:
             self._store.leases.renew(owner)
         self._note(name, args)
         answer = await method(*args, **more)
         if name == "resume":
             self.runs[answer.opening.project, answer.opening.id] = self._store.leases.lapses_of(owner)
-        await network.reach(name, "after")
-        if network.loses_answer():
+        if await network.reach(name, "after") is Fault.FAIL or network.loses_answer():
             self._later(name, method, args, more)
             raise StoreUnavailable("the simulated store did not answer")
         if not is_slow_to_come:
@@ -296,13 +307,19 @@ class Network:
         self._store_away: dict[str, float] = {}
         self.slow_s = 0.01
         self.tell: Callable[[str], None] | None = None
-        self.crash: Callable[[str, str], bool] | None = None
+        self.crash: Callable[[str, str], Fault | None] | None = None
         self.lost_answers = 0.0
 
-    async def reach(self, operation: str, when: str) -> None:
-        """A process has come to a point at which it may be killed; then this never ends."""
-        if self.crash is not None and self.crash(operation, when):
+    async def reach(self, operation: str, when: str) -> Fault | None:
+        """A process has come to a point where something may go wrong: what does. If it is killed, this never ends."""
+        if self.crash is None:
+            return None
+        fault = self.crash(operation, when)
+        if fault in DEADLY:
             await self._loop.create_future()
+        if fault is Fault.PAUSE:
+            await asyncio.sleep(0)  # until it goes on
+        return fault
 
     def delay(self) -> float:
         return self._random.random() * self.slow_s

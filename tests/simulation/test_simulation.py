@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.crash_points import CRASH_POINTS
+from tests.simulation.crash_points import CRASH_POINTS, NOWHERE
 from tests.simulation.fleet import simulate
 from tests.simulation.planted import PARTS, PLANTED, without
 
@@ -25,6 +25,7 @@ _LATE = {
 }
 """Where seeds notice something only now and then, the first one that is tried: a seed costs 40 ms."""
 _AT_EACH_POINT = 8
+_MOST_TRIED_AT_A_POINT = 100
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _TOGETHER))
@@ -39,8 +40,20 @@ def test_a_process_that_is_killed_at_a_crash_point_does_no_harm(name: str) -> No
     point = CRASH_POINTS[name]
     reports = [simulate(seed, crash=point, part=point.part) for seed in range(_AT_EACH_POINT)]
 
-    assert sum(report.counts["crashes"] for report in reports) > 0
+    assert all(any(report.counts[one.fault] for report in reports) for one in point.all_of_it)
     assert [str(report) for report in reports if not report.is_sound] == []
+
+
+@pytest.mark.parametrize("name", CRASH_POINTS)
+def test_control_without_its_defence_a_crash_point_does_harm_that_a_calm_run_does_not(name: str) -> None:
+    point = CRASH_POINTS[name]
+
+    def does_harm(seed: int) -> bool:
+        calm = simulate(seed, crash=NOWHERE, part=point.part)
+        return calm.is_sound and not simulate(seed, crash=point, part=point.part).is_sound
+
+    with without(point.control):
+        assert any(map(does_harm, range(point.first, point.first + _MOST_TRIED_AT_A_POINT)))
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -307,7 +307,7 @@ class PlannedModel:
         plans: Plans,
         random: Random,
         violate: Callable[[str], None],
-        reach: Callable[[str, str], Awaitable[None]],
+        reach: Callable[[str, str], Awaitable[object]],
         told: dict[tuple[str, str], str],
         *,
         fails: float,
