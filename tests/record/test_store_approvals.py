@@ -1,6 +1,8 @@
 """What every store keeps about questions to people."""
 
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -8,7 +10,9 @@ from toolwire.errors import Fenced, NotFound
 from toolwire.protocol.approvals import LONGEST_PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record import ledger
 from toolwire.record.contract import Store, TurnStats
+from toolwire.record.memory import MemoryStore
 
 from .conftest import NOW, OpenStore
 
@@ -44,6 +48,18 @@ async def test_the_first_decision_counts_and_a_second_one_is_told_so(store: Stor
     with pytest.raises(Fenced, match="it is rejected"):
         await store.answer("ask-1", YES)
     assert (await store.approval("ask-1")).word == NO
+
+
+async def test_control_without_its_rule_a_second_decision_counts() -> None:
+    store, right = MemoryStore(clock=lambda: NOW), ledger.answer
+
+    def answer(approval_id: str, _kept: Any, *rest: Any, **named: Any) -> Any:
+        return right(approval_id, CARD, *rest, **named)
+
+    await store.request_approval(CARD, ())
+    with patch.object(ledger, "answer", answer):
+        await store.answer("ask-1", NO)
+        assert (await store.answer("ask-1", YES)).state is ApprovalState.GRANTED
 
 
 async def test_past_its_time_an_unanswered_question_is_a_no(store: Store) -> None:

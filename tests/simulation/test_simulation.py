@@ -45,7 +45,8 @@ def test_a_process_that_is_killed_at_a_crash_point_does_no_harm(name: str) -> No
 
 
 @pytest.mark.parametrize("name", CRASH_POINTS)
-def test_control_without_its_defence_a_crash_point_does_harm_that_a_calm_run_does_not(name: str) -> None:
+def test_control_without_its_defence_a_crash_point_does_harm(name: str) -> None:
+    """And a calm run of the same seed does none, so that it is missed at this point."""
     point = CRASH_POINTS[name]
 
     def does_harm(seed: int) -> bool:
