@@ -27,12 +27,16 @@ Counts = tuple[int, int, int, int]
 NOTHING, WHOLE = (0, 0, 0, 0), (1, 2, 1, 3)
 
 
-async def deaths(verb: str, folder: Path, *server: str) -> list[int]:
+def let_die(verb: str, folder: Path, *server: str) -> list[int]:
     """The signals by which the processes died."""
     words = [sys.executable, "-m", "tests.record.dying_stores", verb, str(folder), *server]
-    ran = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, capture_output=True, text=True, check=False)
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return [int(word) for word in ran.stdout.split()]
+
+
+async def deaths(verb: str, folder: Path, *server: str) -> list[int]:
+    return await asyncio.to_thread(let_die, verb, folder, *server)
 
 
 async def accepted(home: Path) -> Counts:
@@ -78,21 +82,31 @@ async def is_sound(home: Path) -> bool:
         return (chain.rows, chain.broken_at, len(await store.audit_log(limit=1_000))) == (ROWS, None, ROWS)
 
 
-async def test_a_process_that_dies_while_the_log_of_the_database_is_copied_loses_nothing(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+    """Stores whose log was copied in part, and how the processes died that did it."""
+    folder = tmp_path_factory.mktemp("copied")
+    return folder, let_die("copy-log", folder)
+
+
+async def test_control_without_its_log_a_database_that_was_copied_half_way_is_not_sound(
+    copied: tuple[Path, list[int]], tmp_path: Path
+) -> None:
+    shutil.copytree(copied[0] / str(len(LEFT) - 1), tmp_path / "home")
+    for name in ("store.db-wal", "store.db-shm"):
+        (tmp_path / "home" / name).unlink(missing_ok=True)
+
+    assert not await is_sound(tmp_path / "home")
+
+
+async def test_a_process_that_dies_while_the_log_of_the_database_is_copied_loses_nothing(
+    copied: tuple[Path, list[int]],
+) -> None:
     """C46: the kernel ends it in the write of one page or another of the checkpoint."""
-    died = await deaths("copy-log", tmp_path)
+    folder, died = copied
 
     assert died == [signal.SIGXFSZ] * len(LEFT)
-    assert [await is_sound(tmp_path / str(number)) for number in range(len(LEFT))] == [True] * len(LEFT)
-
-
-async def test_control_without_its_log_a_database_that_was_copied_half_way_is_not_sound(tmp_path: Path) -> None:
-    await deaths("copy-log", tmp_path)
-    home = tmp_path / str(len(LEFT) - 1)
-    for name in ("store.db-wal", "store.db-shm"):
-        (home / name).unlink(missing_ok=True)
-
-    assert not await is_sound(home)
+    assert [await is_sound(folder / str(number)) for number in range(len(LEFT))] == [True] * len(LEFT)
 
 
 @contextmanager
