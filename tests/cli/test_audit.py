@@ -3,6 +3,7 @@
 import sqlite3
 from pathlib import Path
 
+from tests.full_disk import full_disk
 from toolwire.cli.entry.exits import Exit
 
 from .conftest import Inside
@@ -34,3 +35,18 @@ def test_what_cannot_be_verified_is_said(inside: Inside, tmp_path: Path) -> None
     assert (odd.code, "no checkpoint" in odd.err) == (Exit.USAGE, True)
     assert inside("audit", "verify", "--checkpoints", "lost.jsonl").code == Exit.USAGE
     assert inside("audit", "checkpoint", "--to", "lost/kept.jsonl").code == Exit.USAGE
+
+
+def test_a_full_disk_leaves_no_half_of_a_checkpoint(inside: Inside) -> None:
+    """A file grows by pages, so the line that has no room is nearly always written in part."""
+    inside("call", "echo", "message=hi")
+    with full_disk() as disk:
+        kept = str(disk.folder / "kept.jsonl")
+        disk.make_room()
+        written = 0
+        while (ran := inside("audit", "checkpoint", "--to", kept)).code == Exit.DONE:
+            written += 1
+            disk.fill()
+        verified = inside("audit", "verify", "--checkpoints", kept, "--json")
+    assert (ran.code, "No space left on device" in ran.err) == (Exit.USAGE, True)
+    assert (verified.code, verified.json["checkpoints"]) == (Exit.DONE, written)

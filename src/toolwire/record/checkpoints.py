@@ -61,6 +61,19 @@ def sign(home: Path, chain: AuditChain, at: float) -> Checkpoint:
     return Checkpoint(chain.last, chain.head, at, public, key.sign(content).hex(), chain.project)
 
 
+def append_whole(path: Path, data: bytes) -> None:
+    """Append all of it to a file, or nothing: half a line would make those before it unreadable. Raises OSError."""
+    with path.open("ab", buffering=0) as file:
+        before, left = file.tell() if file.seekable() else None, memoryview(data)
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            if before is not None:
+                file.truncate(before)
+            raise
+
+
 def read(path: Path) -> list[Checkpoint]:
     """The checkpoints in a file, one JSON object a line. Raises SettingsError."""
     try:

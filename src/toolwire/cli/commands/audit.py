@@ -16,7 +16,7 @@ from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen
 from toolwire.errors import NotFound, SettingsError
 from toolwire.record.chain import AuditChain
-from toolwire.record.checkpoints import Checkpoint, faults, read, sign
+from toolwire.record.checkpoints import Checkpoint, append_whole, faults, read, sign
 
 audit = typer.Typer(**LOOK, cls=Group, help="Check that the audit log is whole, or sign how far it has come.")
 
@@ -75,8 +75,7 @@ def checkpoint(
         typer.echo(line)
         return Exit.DONE
     try:
-        with to.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        append_whole(to, f"{line}\n".encode())
     except OSError as wrong:
         raise SettingsError(f"{to} cannot be written: {wrong.strerror}") from None
     return Exit.DONE
