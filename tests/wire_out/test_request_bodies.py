@@ -14,7 +14,7 @@ from toolwire.protocol.calls import Image, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.wire.encode import anthropic, mistral, openai_chat
-from toolwire.wire.encode.outbound import CallIds
+from toolwire.wire.encode.outbound import CallIds, Json
 from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_request
 from toolwire.wire.formats.registry import DIALECTS
 
@@ -108,6 +108,16 @@ def test_a_message_is_encoded_once_while_its_conversation_grows() -> None:
         encoder.encode(replace(CONVERSATION, messages=CONVERSATION.messages[:end]), {"model": "m"})
 
     assert written == list(CONVERSATION.messages)
+
+
+@pytest.mark.parametrize("frame", [{}, {"temperature": 0.5}, {"extra": {"order": ["a"]}}], ids=["bare", "flat", "deep"])
+def test_each_body_has_the_frame_that_it_was_asked_for(frame: Json) -> None:
+    """What was written for the last frame is used again only where that is the same; one may be changed in place."""
+    encoder = RequestEncoder(openai_chat.DIALECT)
+
+    for each in ({"model": "m"}, frame, frame, {"model": "m"}, {"model": "n"}):
+        frame.get("extra", {"order": []})["order"].append("b")
+        assert json.loads(encoder.encode(CONVERSATION, each)) == encode_request(openai_chat.DIALECT, CONVERSATION, each)
 
 
 @pytest.mark.feature("F084")

@@ -15,6 +15,7 @@ from toolwire.wire.encode.tool_names import WireName, any_name
 KEPT_CONVERSATIONS = 64
 KEPT_BYTES = 64 * 1024 * 1024
 KEPT_TOOL_LISTS = 8
+_FLAT = frozenset((str, int, float, bool, type(None)))
 
 
 def _as_tools(encoded: list[Any]) -> Json:
@@ -172,6 +173,8 @@ class RequestEncoder:
         self._tools = _Recent()
         self._openings = _Recent()
         self._last: tuple[tuple[Tool, ...], str, bytes, bytes] | None = None
+        self._frame: Json | None = None
+        self._start = b""
         self._needs_roles = dialect.joins_neighbours or bool(dialect.bridge)
         self._label = f'"{dialect.messages_field}":['.encode()
 
@@ -192,7 +195,14 @@ class RequestEncoder:
         if last is None or last[0] is not tools or last[1] != request.system:
             last = self._last = self._lead(tools, request.system)
         lead = last[2] if frame else last[2][1:]
-        return b"".join((to_json(frame)[:-1], lead, last[3] if kept.body else b"", kept.body, b"]}"))
+        if frame != self._frame:  # nearly always it is the one of the request before
+            self._begin_with(frame)
+        return b"".join((self._start, lead, last[3] if kept.body else b"", kept.body, b"]}"))
+
+    def _begin_with(self, frame: Json) -> None:
+        """Write the frame. It is remembered if it is flat: what is inside of a deeper one may be changed in place."""
+        self._start = to_json(frame)[:-1]
+        self._frame = dict(frame) if _FLAT.issuperset(map(type, frame.values())) else None
 
     def _lead(self, tools: tuple[Tool, ...], system: str) -> tuple[tuple[Tool, ...], str, bytes, bytes]:
         """What stands between the frame and the messages of a conversation, and what parts it from those."""
