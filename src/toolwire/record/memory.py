@@ -124,6 +124,22 @@ class _Tool:
     newest_errors: deque[str] = field(default_factory=lambda: deque(maxlen=NEWEST_RESULTS))
 
 
+@dataclass(slots=True)
+class _Sums:
+    """What calls and turns have come to, for the metrics and the budgets of days; and what is kept of the past.
+
+    One object, since the store has as many attributes as it may have: Python 3.11 keeps up to 29 beside an object, and
+    with more of them each look at one costs several times as much.
+    """
+
+    tools: dict[tuple[str, str], _Tool] = field(default_factory=dict)
+    loop: dict[str, LoopMetrics] = field(default_factory=dict)
+    formats: dict[str, tuple[FormatTally, ...]] = field(default_factory=dict)
+    spent: dict[tuple[str, str, int], Spending] = field(default_factory=dict)
+    past_calls: int = 0
+    past_weight: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Past:
     """An ended turn, or the ended call of a turn that was never begun: what it counts and weighs."""
@@ -162,18 +178,15 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         self._max_bytes = math.inf if max_bytes is None else max(max_bytes, 1)
         self._turns: dict[_TurnKey, _MemoryTurn] = {}
         self._past: deque[_Past] = deque()
-        self._past_calls = self._past_weight = 0
         self._cards: dict[_TurnKey, dict[str, CallCard]] = {}
         self._card_order: dict[tuple[_TurnKey, str], int] = {}
         self._numbers = count(1)
+        self._alive = self._is_alive  # bound once, since every call asks
         self._audit = AuditTail(self._max_calls * AUDIT_ROWS_PER_CALL, self._max_bytes)
-        self._tools: dict[tuple[str, str], _Tool] = {}
-        self._loop: dict[str, LoopMetrics] = {}
-        self._formats: dict[str, tuple[FormatTally, ...]] = {}
+        self._sums = _Sums()
         self._bodies = Bodies(self._max_bytes)
         self._threads = MemoryThreads(self._bodies, self._max_bytes)
         self._approvals = Questions()
-        self._spent: dict[tuple[str, str, int], Spending] = {}
         self._dispatches: dict[tuple[str, str, str], Dispatch] = {}
         self._dispatched: dict[tuple[str, str], tuple[str, str, str]] = {}
         self._lock_queue: dict[str, list[LockLine]] = {}
@@ -223,7 +236,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
             cards, audit = self._reserved(reserve, cards, audit)
         for card in cards:
             _, new, _, charge = ledger.add_call(
-                card, known.get(card.call.id), kept, kept.updated_at, self._is_alive, self._owner
+                card, known.get(card.call.id), kept, kept.updated_at, self._alive, self._owner
             )  # fmt: skip
             if new is not None:
                 self._keep(new)
@@ -312,7 +325,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         key, at = (card.project, card.turn_id), self._clock()
         result, control = ledger.settle(card, result, at)
         kept, turn = self._cards.get(key, _NO_CARDS).get(card.call.id), self._turns.get(key)
-        first, ended, late, charge = ledger.close_call(card, result, kept, turn, at, self._is_alive, self._owner, ran)
+        first, ended, late, charge = ledger.close_call(card, result, kept, turn, at, self._alive, self._owner, ran)
         if ended is None:
             self._audit.extend(late)
             result = _raise(first)
@@ -331,10 +344,14 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         kept.ending = ending
         del self._open[turn.project, turn.id]
         key = (turn.project, turn.agent, day_of(self._clock()))
-        self._spent[key] = spending(self._spent.get(key) or Spending(), stats, kept.calls)
-        self._loop[turn.project] = loop_metrics(self._loop.get(turn.project) or LoopMetrics(), stats, ending.reason)
+        self._sums.spent[key] = spending(self._sums.spent.get(key) or Spending(), stats, kept.calls)
+        self._sums.loop[turn.project] = loop_metrics(
+            self._sums.loop.get(turn.project) or LoopMetrics(), stats, ending.reason
+        )
         if stats.formats:
-            self._formats[turn.project] = merge_tallies((*self._formats.get(turn.project, ()), *stats.formats))
+            self._sums.formats[turn.project] = merge_tallies(
+                (*self._sums.formats.get(turn.project, ()), *stats.formats)
+            )
         kept.owner = None
         self._touch(kept, ledger.ENDED)
         if turn.thread:
@@ -606,12 +623,12 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         return self._audit.chain(seqs, project)
 
     async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
-        own = sorted((name, tool) for (whose, name), tool in self._tools.items() if whose == project)
+        own = sorted((name, tool) for (whose, name), tool in self._sums.tools.items() if whose == project)
         tools = [tool_metrics(name, tool.tally, tool.newest_ms, tool.newest_errors) for name, tool in own]
-        return tools, self._loop.get(project, LoopMetrics())
+        return tools, self._sums.loop.get(project, LoopMetrics())
 
     async def formats(self, *, project: str = "default") -> list[FormatTally]:
-        return list(self._formats.get(project, ()))
+        return list(self._sums.formats.get(project, ()))
 
     async def workload(self, at: float, *, project: str = "default") -> Workload:
         turns = [kept for kept in self._open.values() if kept.opening.project == project]
@@ -635,7 +652,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
             for (_, turn_id), kept in self._open.items()
             if (kept.opening.project, kept.opening.agent) == whose and turn_id != but and day_of(kept.updated_at) == day
         )
-        return sum(running, self._spent.get((*whose, day), Spending()))
+        return sum(running, self._sums.spent.get((*whose, day), Spending()))
 
     async def reserve_usage(self, turn: Turn, request: UsageRequest) -> bool:
         if (turn.project, turn.id) in self._turns:
@@ -812,9 +829,9 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         key = (card.project, card.turn_id)
         self._cards[key][card.call.id] = card
         counted = (card.project, counted_as(card))
-        tool = self._tools.get(counted)
+        tool = self._sums.tools.get(counted)
         if tool is None:
-            tool = self._tools[counted] = _Tool()
+            tool = self._sums.tools[counted] = _Tool()
         tool.newest_ms.append(tool.tally.add(result, at))
         if result.error is not None:
             tool.newest_errors.append(result.error.code.value)
@@ -854,10 +871,10 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         """Keep what has ended, and drop the oldest that is beyond the limits. A turn with a pending approval stays."""
         self._audit.trim()
         self._past.append(newest)
-        self._past_calls += newest.calls
-        self._past_weight += newest.weight
+        self._sums.past_calls += newest.calls
+        self._sums.past_weight += newest.weight
         pending: list[_Past] = []
-        while len(self._past) > 1 and (self._past_calls > self._max_calls or self._past_weight > self._max_bytes):
+        while len(self._past) > 1 and self._is_full():
             oldest = self._past.popleft()
             if self._approvals.are_pending(oldest.key, self._clock()):
                 pending.append(oldest)
@@ -865,9 +882,13 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
                 self._drop(oldest)
         self._past.extendleft(reversed(pending))
 
+    def _is_full(self) -> bool:
+        """Whether more is kept of the past than there is room for."""
+        return self._sums.past_calls > self._max_calls or self._sums.past_weight > self._max_bytes
+
     def _drop(self, past: _Past) -> None:
-        self._past_calls -= past.calls
-        self._past_weight -= past.weight
+        self._sums.past_calls -= past.calls
+        self._sums.past_weight -= past.weight
         self._bodies.let_go(past.bodies)
         cards, begun = self._cards.get(past.key, {}), self._begun.get(past.key, set())
         for call_id in [past.call_id] if past.call_id else list(cards):
