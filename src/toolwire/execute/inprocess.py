@@ -25,6 +25,7 @@ from toolwire.protocol.values import constructor, constructor_from, replace
 _result = constructor_from(ToolResult, "call_id", "name", "status", "content", "structured", "elapsed_ms")
 _text = constructor(Text)
 _SUCCESS = Status.SUCCESS
+_watched_here = WATCH.here
 GRACE_S = 2.0
 TASK_NAME = "toolwire-call"
 DEADLINE_NOTE = "shortened by the deadline of the turn"
@@ -68,7 +69,7 @@ class InProcessExecutor:
         try:
             if (self._at_once.get(id(target)) or self._look_at(target))[1]:
                 # A function that cannot wait: no task to schedule, no timer, no round of the loop.
-                stack = WATCH.here()
+                stack = _watched_here()
                 stack.append((call.name, started))
                 try:
                     work = target.invoke(allowed.arguments, context)  # converts arguments, and begins nothing yet

@@ -64,6 +64,7 @@ _NO_CONFIG = "this tool takes no configuration here; leave out config_id"
 _PASSWORD_STAYS = (
     "It was not sent: the password in its address would be kept on the way. Give the worker a secret, and name that."
 )
+_row_about = AuditRow.about  # looked up once, since every call writes one
 _context = constructor_from(
     Context, "call_id", "turn_id", "project", "agent", "grant", "timeout_s", "attempt", "thread", "tainted_by",
     "recorder", "approved", "begins", "trace",
@@ -599,7 +600,7 @@ def close_call(
     conclusion: Conclusion | None = None,
 ) -> Awaitable[ToolResult]:
     """Write down how a call ended, and whether it `ran`; the result that was kept first comes back."""
-    row = AuditRow.about(card, "finished", services.clock(), rule, result)
+    row = _row_about(card, "finished", services.clock(), rule, result)
     if conclusion is None:
         return services.writes.close(card, result, [row], ran=ran)
     conclusion.is_written = True

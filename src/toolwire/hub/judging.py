@@ -19,8 +19,9 @@ from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import constructor, replace
 
 _MOST_PASSWORDS = 256
-# An enum's member is looked up anew each time it is named.
+# An enum's member is looked up anew each time it is named, and so is a function of a class.
 _DETACH, _SUSPEND, _UNSAFE = AfterExecution.DETACH, AfterExecution.SUSPEND, Effect.UNSAFE
+_row_about = AuditRow.about
 _NOT_ALONE = "{name!r} ends the turn, so it must be the only call of its step. Call it alone, after the other results."
 _case, _card, _accepted = constructor(Case), constructor(CallCard), constructor(Accepted)
 
@@ -102,7 +103,7 @@ def decision_row(one: Accepted) -> AuditRow:
     at = one.card.created_at
     match one.decision:
         case Allowed():
-            return AuditRow.about(one.card, "allowed", at)
+            return _row_about(one.card, "allowed", at)
         case NeedsApproval(tries=True):
             return AuditRow.about(one.card, "allowed", at, rule="trial")
         case NeedsApproval(reason=reason):

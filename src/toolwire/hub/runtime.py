@@ -185,7 +185,7 @@ class Runtime(Services):
         Raises `Suspended` when everything that could run has run, and the rest waits.
         """
         if len(accepted) == 1 and not depends(accepted[0].card.call):
-            outcome = await Journey(self, turn, slots, emit, accepted[0], True, conclusion=conclusion).finish()
+            outcome = await Journey(self, turn, slots, emit, accepted[0], True, (), conclusion).finish()
             if type(outcome) is ToolResult:
                 return (outcome,)
             outcomes: list[ToolResult | Waiting] = [outcome]

@@ -185,8 +185,6 @@ class Runner:
             turn = held.turn
             step = next_step(turn, runtime.monotonic() if bounded else 0.0)
             match step:  # patterns without fields: those that take a value apart cost a microsecond each
-                case RunCalls():
-                    held.turn = await self._run_calls(turn)
                 case AskModel():
                     unread = runtime.unread
                     if unread is not None and (shown := unread.take(turn.id)):
@@ -198,6 +196,8 @@ class Runner:
                     held.turn = turn = await self._ask(turn if step.closing is None else with_last_request(turn))
                     if turn.pending and not bounded:  # about such a turn, `next_step` has nothing else to say
                         held.turn = await self._run_calls(turn)
+                case RunCalls():
+                    held.turn = await self._run_calls(turn)
                 case Finished():
                     return await self._end(turn, step.ending)
 
@@ -297,8 +297,8 @@ class Runner:
         if began:
             self._tally.add_batch(results, slots, (perf_counter() - began) * 1000)
         echoes = []
-        for one, result in zip(accepted, results, strict=True):
-            card = one.card
+        for place, result in enumerate(results):
+            card = accepted[place].card
             if (told := echo(runtime, card.call.name, card.args_digest, result)) is not None:
                 echoes.append(told)
         after = append_results(turn, results, echoes)
