@@ -238,6 +238,25 @@ async def test_what_was_kept_survives_the_death_of_the_server(mortal: PostgresSe
         assert (await store.calls(turn_id=turn.id))[0].result == success(call)
 
 
+async def test_a_call_is_looked_up_after_its_connection_has_died_and_on_any_loop(
+    mortal: PostgresServer, tmp_path: Path
+) -> None:
+    turn, card = a_turn(), a_card()
+    async with opened(mortal.url, tmp_path, new_schema()) as store:
+        assert await store.open(card, [], begins=turn) == await store.call(turn.id, card.call.id)
+        await asyncio.to_thread(mortal.kill)
+        with pytest.raises(StoreUnavailable):
+            await store.call(turn.id, card.call.id)
+        await asyncio.to_thread(mortal.start)
+
+        assert await store.call(turn.id, card.call.id) == card
+        assert await asyncio.to_thread(asyncio.run, store.call(turn.id, card.call.id)) == card
+        many = await asyncio.gather(*(store.call(turn.id, card.call.id) for _ in range(3)))
+        assert many == [card] * 3
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        await store.call(turn.id, card.call.id)
+
+
 async def test_a_killed_server_leaves_no_gap_in_the_audit_log(mortal: PostgresServer, tmp_path: Path) -> None:
     """Sequences skip numbers after a crash and after a rollback; a gap counts as rows that were taken out."""
     async with opened(mortal.url, tmp_path, new_schema()) as store:

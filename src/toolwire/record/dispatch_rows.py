@@ -12,6 +12,7 @@ from toolwire.record import ledger, refusals
 from toolwire.record.changes import ChangeTime
 from toolwire.record.contract import DueDispatch
 from toolwire.record.ledger import Sending
+from toolwire.record.lookup import Lookup
 from toolwire.record.rows import CallKey, Row, column, columns, read_card, upsert
 from toolwire.record.transaction import CARD, CARD_COLUMNS, CARD_JOINS, Transaction, TurnRow
 
@@ -28,6 +29,10 @@ OF_CARDS = f"""
     LEFT JOIN turns t ON t.id = d.turn_id AND t.project = d.project
     WHERE d.card_id IN (SELECT value FROM json_each(?1))
 """  # noqa: S608
+CardKey = tuple[str, str]
+"""The project and the id of a card."""
+
+DispatchedCall = tuple[Dispatch, CallCard, TurnRow | None]
 _WIDTH = COLUMNS.count(",") + 1
 _TURN_WIDTH = 3
 _OF_CALL = f"SELECT {COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
@@ -70,18 +75,22 @@ def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: ChangeT
     return answer
 
 
-def of_cards(
-    connection: sqlite3.Connection, keys: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[Dispatch, CallCard, TurnRow | None]]:
-    """By project and id of the card, as far as they are kept; each card with its token, and with its turn."""
-    ids = orjson.dumps([column(card_id) for _, card_id in keys]).decode()
+def _ids_of_cards(keys: Sequence[CardKey]) -> Sequence[str]:
+    return (orjson.dumps([column(card_id) for _, card_id in keys]).decode(),)
+
+
+def _read_dispatched(keys: Sequence[CardKey], rows: Sequence[Row]) -> dict[CardKey, DispatchedCall]:
     wanted, found = {(column(project), column(card_id)): (project, card_id) for project, card_id in keys}, {}
-    for row in connection.execute(OF_CARDS, (ids,)).fetchall():
+    for row in rows:
         rest, kept = row[:-_WIDTH], row[-_WIDTH:]
         card, turn = rest[:-_TURN_WIDTH], rest[-_TURN_WIDTH:]
         if (key := wanted.get((kept[0], kept[3]))) is not None:
             found[key] = _read(kept), read_card(card), None if turn[0] is None else TurnRow(*turn)
     return found
+
+
+of_cards = Lookup(OF_CARDS, _ids_of_cards, _read_dispatched)
+"""By project and id of the card, as far as they are kept; each card with its token, and with its turn."""
 
 
 def of_call(connection: sqlite3.Connection, turn_id: str, call_id: str, project: str) -> tuple[Dispatch, CallCard]:

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequen
 from decimal import Decimal
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -47,6 +47,7 @@ from toolwire.record.rows import CallKey, Row
 from toolwire.record.transaction import Cache, Facts, StaleCache
 
 T = TypeVar("T")
+Connection: TypeAlias = "asyncpg.Connection[Any]"
 _MAKE_SCHEMA = """
     DO $$ BEGIN EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_setting('search_path')); END $$
 """
@@ -69,7 +70,7 @@ _KNOWN, _LEFT = (f"SELECT * FROM {name}($1)" for name in looking())  # noqa: S60
 # PostgreSQL cannot keep the character 0, nor read JSON that spells it. A character for private use takes its place.
 _ESCAPES = (("\x00", "\ue000"), (r"\u0000", r"\ue000"))
 _PAGE = 500
-_LONG = 30
+LONGER = 30
 """So many times longer than a change may a question take."""
 _READS = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LONE = frozenset(
@@ -92,6 +93,23 @@ def address_of(url: str) -> str:
     return f"postgresql://{parts.netloc}{parts.path}"
 
 
+def open_connection(url: str, password: str, schema: str, patience_s: float) -> Awaitable[Connection]:
+    """A connection with the settings that the store's statements need."""
+    return asyncpg.connect(
+        url,
+        password=password or None,
+        timeout=patience_s,
+        server_settings={
+            "search_path": schema,
+            "application_name": f"toolwire {schema}",  # so that an operator sees which store a connection serves
+            "jit": "off",
+            **_ISOLATED,
+            **_BY_INDEX,
+            **_WATCHED,
+        },
+    )
+
+
 class _Missing(sqlite3.OperationalError):
     """The server cannot do by itself what it was asked to."""
 
@@ -109,20 +127,7 @@ class PgConnection:
         self._is_here = False
         self._chains: set[tuple[str, str]] = set()
         self.digests: list[str] = []
-        self._connecting = partial(
-            asyncpg.connect,
-            url,
-            password=password or None,
-            timeout=patience_s,
-            server_settings={
-                "search_path": schema,
-                "application_name": f"toolwire {schema}",  # so that an operator sees which store a connection serves
-                "jit": "off",
-                **_ISOLATED,
-                **_BY_INDEX,
-                **_WATCHED,
-            },
-        )
+        self._connecting = partial(open_connection, url, password, schema, patience_s)
         try:
             self._connect()
         except BaseException:
@@ -130,7 +135,7 @@ class PgConnection:
             raise
 
     def _connect(self) -> None:
-        self._connection: asyncpg.Connection[Any] = self._run(self._connecting())
+        self._connection: Connection = self._run(self._connecting())
         self._prepared: dict[str, PreparedStatement[Any]] = {}
         self._has_written = False
         self._last = -1
@@ -157,22 +162,22 @@ class PgConnection:
                     self._enter_view()
                     return Cursor(self._pages(sql, parameters))
                 if self._writes and sql in NUMBERS:
-                    self._add(NUMBERS[sql], [_values(parameters)])
+                    self._add(NUMBERS[sql], [as_values(parameters)])
                     return Cursor()
                 self._send()
-                return self._run(self._asked(sql, parameters), longer=1 if self._writes else _LONG)
+                return self._run(self._asked(sql, parameters), longer=1 if self._writes else LONGER)
 
     def _asked_alone(self, sql: str, parameters: Sequence[Any]) -> Cursor:
         try:
-            return self._run(self._asked(sql, parameters), longer=_LONG)
+            return self._run(self._asked(sql, parameters), longer=LONGER)
         except StoreUnavailable:  # the kept connection may have died meanwhile, and a question can be asked again
             self._connection.terminate()
             self._connect()
-            return self._run(self._asked(sql, parameters), longer=_LONG)
+            return self._run(self._asked(sql, parameters), longer=LONGER)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """The same statement with each of these rows."""
-        given = [_values(row) for row in rows]
+        given = [as_values(row) for row in rows]
         if given and self._writes and sql in NUMBERS:
             self._add(NUMBERS[sql], given)
         elif given:
@@ -200,7 +205,7 @@ class PgConnection:
         if needs.taken_over:
             keys = orjson.dumps(list(needs.taken_over)).decode()
             rows = self._run(self._connection.fetch(_LEFT, _value(keys)))
-            learn_left(known, facts, needs.taken_over, map(_read, rows))
+            learn_left(known, facts, needs.taken_over, map(read_values, rows))
             if not self._is_here:
                 facts.settled.update(needs.taken_over)
         self.look_up(known, list(needs.calls))
@@ -210,7 +215,7 @@ class PgConnection:
         """Learn of calls and their turns. Under the lock, what was looked up stays true."""
         if keys:
             rows = self._run(self._connection.fetch(_KNOWN, _value(orjson.dumps(keys).decode())))
-            learn(known, keys, map(_read, rows))
+            learn(known, keys, map(read_values, rows))
             if not self._is_here:
                 self._facts.settled.update(keys, (key[:2] for key in keys))
 
@@ -226,8 +231,8 @@ class PgConnection:
             digested = orjson.dumps((*row, writer)).decode()[:-1]
             if _value(digested) != digested:
                 return False
-            linked.append([*_values(row), digested, numbers[writer, row[2]]])
-        self._waiting.append((LINK_AUDIT, linked, [_values(chain) for chain in numbers]))
+            linked.append([*as_values(row), digested, numbers[writer, row[2]]])
+        self._waiting.append((LINK_AUDIT, linked, [as_values(chain) for chain in numbers]))
         return True
 
     def make_schema(self) -> None:
@@ -362,8 +367,8 @@ class PgConnection:
 
     async def _asked(self, sql: str, parameters: Sequence[Any]) -> Cursor:
         statement = await self._statement(sql)
-        rows = await statement.fetch(*_values(parameters))
-        return Cursor(map(_read, rows), _count(statement.get_statusmsg() or ""))
+        rows = await statement.fetch(*as_values(parameters))
+        return Cursor(map(read_values, rows), _count(statement.get_statusmsg() or ""))
 
     async def _statement(self, sql: str) -> "PreparedStatement[Any]":
         statement = self._prepared.get(sql)
@@ -378,16 +383,16 @@ class PgConnection:
         async def page() -> list[tuple[Any, ...]]:
             nonlocal rows
             if rows is None:
-                found = (await self._statement(sql)).cursor(*_values(parameters), prefetch=_PAGE)
+                found = (await self._statement(sql)).cursor(*as_values(parameters), prefetch=_PAGE)
                 rows = aiter(found)
-            return [_read(row) async for row in _at_most(_PAGE, rows)]
+            return [read_values(row) async for row in _at_most(_PAGE, rows)]
 
-        first = self._run(page(), longer=_LONG)
+        first = self._run(page(), longer=LONGER)
 
         def rest() -> Iterator[tuple[Any, ...]]:
             last = first
             while len(last) == _PAGE:
-                last = self._run(page(), longer=_LONG)
+                last = self._run(page(), longer=LONGER)
                 yield from last
 
         return chain(first, rest())
@@ -395,26 +400,33 @@ class PgConnection:
     def _run(self, work: Awaitable[T], *, longer: float = 1) -> T:
         """Wait for an answer, so many times longer than usual."""
         limit_s = self._patience_s * longer
-        try:
+        with sqlite_errors(self._address, limit_s):
             return self._loop.run_until_complete(_within(limit_s, work))
-        except TimeoutError as late:
-            raise StoreUnavailable(
-                f"{self._address} did not answer within {limit_s:g} s; another process may be writing, or it is far"
-            ) from late
-        except asyncpg.SerializationError as error:
-            raise _Missing(str(error)) from error
-        except _FULL as error:
-            raise _refusal(error, sqlite3.SQLITE_FULL) from error
-        except asyncpg.IntegrityConstraintViolationError as error:
-            raise sqlite3.IntegrityError(str(error)) from error
-        except (*_LATER, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as error:
-            raise StoreUnavailable(f"{self._address} refused the connection ({error}); check the server") from error
-        except _UNREACHABLE as lost:
-            raise StoreUnavailable(
-                f"{self._address} could not be reached ({type(lost).__name__}); check the address and the server"
-            ) from lost
-        except asyncpg.PostgresError as error:
-            raise sqlite3.OperationalError(str(error)) from error
+
+
+@contextlib.contextmanager
+def sqlite_errors(address: str, limit_s: float) -> Iterator[None]:
+    """Say what goes wrong with a server as sqlite3.Error or StoreUnavailable."""
+    try:
+        yield
+    except TimeoutError as late:
+        raise StoreUnavailable(
+            f"{address} did not answer within {limit_s:g} s; another process may be writing, or it is far"
+        ) from late
+    except asyncpg.SerializationError as error:
+        raise _Missing(str(error)) from error
+    except _FULL as error:
+        raise _refusal(error, sqlite3.SQLITE_FULL) from error
+    except asyncpg.IntegrityConstraintViolationError as error:
+        raise sqlite3.IntegrityError(str(error)) from error
+    except (*_LATER, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as error:
+        raise StoreUnavailable(f"{address} refused the connection ({error}); check the server") from error
+    except _UNREACHABLE as lost:
+        raise StoreUnavailable(
+            f"{address} could not be reached ({type(lost).__name__}); check the address and the server"
+        ) from lost
+    except asyncpg.PostgresError as error:
+        raise sqlite3.OperationalError(str(error)) from error
 
 
 async def _at_most(most: int, rows: AsyncIterator[T]) -> AsyncIterator[T]:
@@ -437,7 +449,7 @@ def _refusal(error: Exception, code: int) -> sqlite3.OperationalError:
     return refusal
 
 
-def _values(row: Sequence[Any]) -> list[Any]:
+def as_values(row: Sequence[Any]) -> list[Any]:
     """SQLite takes truth for a number, and keeps any character; PostgreSQL does neither."""
     return [_value(value) for value in row]
 
@@ -451,7 +463,7 @@ def _value(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-def _read(row: Sequence[Any]) -> tuple[Any, ...]:
+def read_values(row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(map(_read_value, row))
 
 

@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import cast
 
 from toolwire.errors import StoreUnavailable
-from toolwire.record import pg_dialect, pg_functions, schema
+from toolwire.record import dispatch_rows, pg_dialect, pg_functions, reads, schema
 from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.liveness import LEASE_S
-from toolwire.record.pg_connection import PgConnection, address_of
+from toolwire.record.pg_connection import PgConnection, address_of, open_connection
+from toolwire.record.pg_lookups import PgLookups
+from toolwire.record.reader import BatchedReads
 from toolwire.record.server_store import ServerStore
 
 SCHEMA = "toolwire"
+_PAUSE_S = 0.002
+"""Between lookups of a busy process; one that makes one call after the other asks less often than that."""
+
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 _VERSION = "SELECT version FROM store_version"
 _HAS_FUNCTION = "SELECT 1 FROM pg_proc WHERE proname = ? AND pronamespace = current_schema()::regnamespace"
@@ -28,6 +33,8 @@ _BEGINNING = (
 
 class PostgresStore(ServerStore):
     """The store in a schema of a PostgreSQL database. Open with `await PostgresStore.on(…)`."""
+
+    _lookups: PgLookups
 
     @classmethod
     async def on(
@@ -51,7 +58,16 @@ class PostgresStore(ServerStore):
         address = address_of(url)
         connect = partial(_connected, url, password, _plain(schema), patience_s)
         migrate = partial(_migrate, address)
-        return await cls._on(address, connect, migrate, home, (clock, monotonic), lease_s, bodies)
+        store = await cls._on(address, connect, migrate, home, (clock, monotonic), lease_s, bodies)
+        opening = partial(open_connection, url, password, schema, patience_s)
+        store._lookups = lookups = PgLookups(address, opening, store._reader, patience_s)
+        store._dispatched = BatchedReads(partial(lookups.ask, dispatch_rows.of_cards), pause_s=_PAUSE_S)
+        store._calls = BatchedReads(partial(lookups.ask, reads.calls_by_id), pause_s=_PAUSE_S)
+        return store
+
+    async def close_store(self) -> None:
+        await super().close_store()
+        self._lookups.close()
 
 
 def _plain(name: str) -> str:

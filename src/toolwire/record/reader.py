@@ -75,10 +75,14 @@ class Reader:
             self._drop_connection()
             raise to_store_error(error, self._path) from error
         except (LookupError, TypeError, ValueError) as error:
-            raise StoreUnavailable(
-                f"{self._path} holds something that this version cannot read ({error!r:.200}); "
-                "upgrade toolwire, or restore a copy"
-            ) from error
+            raise self.unreadable(error) from error
+
+    def unreadable(self, error: Exception) -> StoreUnavailable:
+        """What is said of kept data that cannot be understood."""
+        return StoreUnavailable(
+            f"{self._path} holds something that this version cannot read ({error!r:.200}); "
+            "upgrade toolwire, or restore a copy"
+        )
 
     def _drop_connection(self) -> None:
         if self._connection is not None:
@@ -88,10 +92,15 @@ class Reader:
 
 
 class BatchedReads(Generic[Key, Found]):
-    """Looks things up by their keys. One question at a time is on its way; those that come meanwhile go together."""
+    """Looks things up by their keys. One question at a time is on its way; those that come meanwhile go together.
 
-    def __init__(self, ask: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Found]]]) -> None:
+    Where an answer comes so soon that hardly anything does meanwhile, a question follows another after `pause_s`.
+    """
+
+    def __init__(self, ask: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Found]]], *, pause_s: float = 0.0) -> None:
         self._ask = ask
+        self._pause_s = pause_s
+        self._asks_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Key, list[asyncio.Future[Found | None]]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -111,6 +120,8 @@ class BatchedReads(Generic[Key, Found]):
 
     async def _run(self) -> None:
         while self._waiting:
+            if self._pause_s:
+                await self._gather()
             waiting, self._waiting = self._waiting, {}
             try:
                 found = await self._ask(list(waiting))
@@ -127,6 +138,14 @@ class BatchedReads(Generic[Key, Found]):
                     for answer in answers:
                         if not answer.done():
                             answer.set_result(found.get(key))
+
+    async def _gather(self) -> None:
+        """Let more come, if a question was asked just now."""
+        now = asyncio.get_running_loop().time()
+        if now < self._asks_at <= now + self._pause_s:  # it may be the time of another loop
+            await asyncio.sleep(self._asks_at - now)
+            now = self._asks_at
+        self._asks_at = now + self._pause_s
 
 
 def _tell(answers: Sequence["asyncio.Future[Found | None]"], error: Exception) -> None:

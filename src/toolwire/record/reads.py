@@ -23,11 +23,14 @@ from toolwire.record.audit_heads import shared_upto
 from toolwire.record.chain import AuditChain, KeptRow, read_heads, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary, Workload
 from toolwire.record.liveness import Alive
+from toolwire.record.lookup import Lookup
 from toolwire.record.ownership import is_signed
 from toolwire.record.retention import AT_FULL_SPEED, CUT, PrunePace, newest_cut
 from toolwire.record.rows import (
     RESULT,
+    CallKey,
     LeftTurn,
+    Row,
     column,
     question,
     read_audit,
@@ -458,18 +461,22 @@ def _earlier(
     return conversation_messages(ended_turns(connection, project, name, upto=upto), left)
 
 
-def calls_by_id(
-    connection: sqlite3.Connection, keys: Sequence[tuple[str, str, str]]
-) -> dict[tuple[str, str, str], CallCard]:
-    """By project, turn and id of the call, as far as they are kept."""
+def _ids_of_calls(keys: Sequence[CallKey]) -> Sequence[str]:
+    return [orjson.dumps(list({column(key[place]): None for key in keys})).decode() for place in (1, 2)]
+
+
+def _read_calls(keys: Sequence[CallKey], rows: Sequence[Row]) -> dict[CallKey, CallCard]:
     wanted = {(column(project), column(turn), column(call)): (project, turn, call) for project, turn, call in keys}
-    turns, ids = (orjson.dumps(list({key[place]: None for key in wanted})).decode() for place in (1, 2))
     found = {}
-    for row in connection.execute(CALLS_BY_ID, (turns, ids)).fetchall():
+    for row in rows:
         card = read_card(row[1:])
         if (key := wanted.get((card.project, card.turn_id, row[0]))) is not None:
             found[key] = replace(card, token="") if card.token else card
     return found
+
+
+calls_by_id = Lookup(CALLS_BY_ID, _ids_of_calls, _read_calls)
+"""Calls by their project, turn and id, as far as they are kept."""
 
 
 def calls(
