@@ -10,10 +10,10 @@ from toolwire.decide.policy import grant_of_resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import ModelError, ModelRefused, NotFound, StoreError, Suspended
+from toolwire.errors import Fenced, ModelError, ModelRefused, NotFound, StoreError, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.hub.allowance import Allowance
-from toolwire.hub.calls import Conclusion
+from toolwire.hub.calls import Conclusion, end_with_call
 from toolwire.hub.canceling import CANCELED, cancel_asked, cancel_turn
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.judging import withhold_password
@@ -347,13 +347,14 @@ class Agent:
         emit, began = self.runtime.events.emitter(turn, on_event), self.runtime.monotonic()
         if emit:
             emit(TurnStarted(turn.id, turn.question, turn.model, (call.name,), resumed=turn.epoch > 1))
-        conclusion = Conclusion(partial(_ending_with, turn))
+        conclusion = Conclusion(partial(end_with_call, turn))
         try:
             result = await self.runtime.execute(call, turn, emit, reserve, begins=begins, conclusion=conclusion)
         except asyncio.CancelledError as canceled:
             given_up = end_turn(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             if not conclusion.is_written:
-                await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
+                with suppress(Fenced):  # a worker has ended it meanwhile, with the result
+                    await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
             self.runtime.events.interrupt(given_up, canceled)
             raise
         except Suspended as waiting:
@@ -363,7 +364,7 @@ class Agent:
         except BaseException as error:
             self.runtime.events.interrupt(turn, error)
             raise
-        done, stats = _ending_with(turn, result)
+        done, stats = end_with_call(turn, result)
         if not conclusion.is_written:
             await self.store.end(done, stats)
         if emit and done.ending is not None:
@@ -569,15 +570,6 @@ def _required_store(store: Any) -> Store:
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine from synchronous code. The only bridge between the two worlds."""
     return asyncio.run(work)
-
-
-def _ending_with(turn: Turn, result: ToolResult) -> tuple[Turn, TurnStats]:
-    """A turn that is a single call, ended with the result of that."""
-    done = end_turn(turn, Ending(EndReason.CALL_FAILED if result.is_failure else EndReason.DELIVERED, result.text))
-    took_ms = result.elapsed_ms + result.queued_ms
-    return done, TurnStats(
-        calls=1, failed_calls=int(result.is_failure), duration_ms=result.elapsed_ms, wall_s=took_ms / 1000
-    )
 
 
 def _answer(turn: Turn) -> Answer:

@@ -28,6 +28,7 @@ from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import BusService, Effect, Tool
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import replace
+from toolwire.record.contract import TurnSummary
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
@@ -172,6 +173,9 @@ class Fleet:
     async def card(self, store: SqliteStore, turn_id: str) -> CallCard:
         [card] = await store.calls(turn_id=turn_id, project=self.project)
         return card
+
+    async def turns(self, store: SqliteStore) -> list[TurnSummary]:
+        return await store.turns(project=self.project)
 
     async def result(self, store: SqliteStore, turn_id: str) -> CallCard:
         """The card of a turn's only call, once it has a result."""

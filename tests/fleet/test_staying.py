@@ -8,7 +8,10 @@ import pytest
 from tests.fleet.conftest import Fleet
 from toolwire.errors import Suspended
 from toolwire.fleet.arrivals import Arrival, Arrivals
-from toolwire.fleet.wakeups import hear_woken_turns
+from toolwire.fleet.parcels import wakeup_message
+from toolwire.fleet.wakeups import hear_woken_turns, wakeups_of
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.tools import Effect
 from toolwire.protocol.waits import ForResult
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.sqlite import SqliteStore
@@ -133,3 +136,46 @@ async def test_that_a_call_is_sent_is_kept_in_the_transaction_of_the_reply(fleet
     assert isinstance(store, SqliteStore)
     if isinstance(store, PostgresStore):
         assert commits == [1, 2, 1]
+
+
+@pytest.mark.parametrize("effect", [Effect.PURE, Effect.UNSAFE])
+async def test_a_worker_ends_the_turn_that_is_its_call_alone(fleet: Fleet, effect: Effect) -> None:
+    """Who waits for the call is told by a note that no one keeps, and has nothing more to write."""
+    store, note = await fleet.store(), fleet.tool(effect)
+    arrivals = WatchedArrivals()
+    await fleet.closing.enter_async_context(arrivals.listening(fleet.bus, fleet.project))
+    await fleet.worker([note])
+    relay = await fleet.relay()
+    sends = {"stays": True, "arrivals": arrivals}
+    agent = fleet.agent(store, [fleet.far(note)], relay=relay, sends=sends)
+    await store.audit([])
+    commits: list[int] = []
+    store.watch_commits(lambda changes, _: commits.append(changes))
+
+    async with fleet.bus.listen(wakeups_of(fleet.project)) as wakeups:
+        result = await agent.call("note", {"words": "milk"})
+        message = wakeup_message(await fleet.card(store, (await fleet.turns(store))[0].id), "public")
+        assert isinstance(message, BusMessage)
+        await fleet.bus.stream(message)  # the first wakeup that is heard
+        heard = await anext(wakeups)
+
+    [turn] = await fleet.turns(store)
+    assert (result.text, turn.state, sum(commits)) == ("noted milk", "ended", 2)  # it begins with its card, and is sent
+    assert heard == message
+    assert await fleet.events(store, turn.id) == ["allowed", "dispatched", "started", "finished"]
+    await agent.call("note", {"words": "eggs"})
+    assert fleet.noted == ["milk", "eggs"]
+
+
+async def test_a_turn_that_is_a_call_alone_ends_where_its_worker_does_not_end_it(fleet: Fleet) -> None:
+    """A relay that gives a call up leaves the turn to who runs it."""
+    store, note = await fleet.store(), fleet.tool()
+    arrivals, _ = await staying(fleet, math.inf)
+    await fleet.relay()
+    sends = {"stays": True, "arrivals": arrivals, "queue_s": 0.0}
+    agent = fleet.agent(store, [fleet.far(note)], sends=sends)
+
+    result = await agent.call("note", {"words": "milk"})
+
+    [turn] = await fleet.turns(store)
+    assert (result.ok, turn.state, fleet.noted) == (False, "ended", [])

@@ -251,8 +251,8 @@ async def test_a_call_is_looked_up_after_its_connection_has_died_and_on_any_loop
 
         assert await store.call(turn.id, card.call.id) == card
         assert await asyncio.to_thread(asyncio.run, store.call(turn.id, card.call.id)) == card
-        many = await asyncio.gather(*(store.call(turn.id, card.call.id) for _ in range(3)))
-        assert many == [card] * 3
+        many = await asyncio.gather(*(store.call_and_end(turn.id, card.call.id) for _ in range(3)))
+        assert many == [(card, False)] * 3
     with pytest.raises(StoreUnavailable, match="was closed"):
         await store.call(turn.id, card.call.id)
 

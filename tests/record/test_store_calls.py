@@ -74,6 +74,28 @@ async def test_a_result_of_the_holder_is_kept_where_its_turn_may_not_be_ended_by
     assert (await store.turn(turn.id)).state == "running"
 
 
+@pytest.mark.parametrize(("left", "state"), [("", "ended"), ("released", "interrupted"), ("resumed", "running")])
+async def test_another_process_ends_a_turn_with_its_call_only_where_the_turn_still_runs(
+    store: Store, left: str, state: str
+) -> None:
+    """Its result counts in any case. Whoever runs the turn sees both in one look."""
+    turn, card = a_turn(), a_card()
+    held = await store.claim(await store.open(card, [], begins=turn), [], owner="worker", until=NOW + 10)
+    assert await store.call_and_end(turn.id, card.call.id) == (await store.call(turn.id, card.call.id), False)
+    if left:
+        await store.release(turn)
+    if left == "resumed":
+        await store.resume(turn.id)
+
+    first = await store.close(held, success(card.call), [], ends=ends_delivered(turn), is_runner=False)
+
+    kept, (found, has_ended) = await store.turn(turn.id), await store.call_and_end(turn.id, card.call.id)
+    assert (kept.state, found.result, has_ended) == (state, first, state == "ended")
+    assert (await store.metrics())[1].turns == int(has_ended)
+    with pytest.raises(NotFound):
+        await store.call_and_end(turn.id, "call-2")
+
+
 @pytest.mark.requirement("record.idempotent")
 async def test_a_call_opened_again_after_it_ended_comes_back_with_its_result(store: Store) -> None:
     card = await store.open(a_card(), [])

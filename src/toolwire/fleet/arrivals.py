@@ -1,7 +1,9 @@
-"""Rings for those in this process who wait for results that workers bring, by the wakeups of their turns.
+"""Rings for those in this process who wait for results that workers bring.
 
 A process that has just sent a call stays with its turn for a moment: nearly always the result is there before it would
-have left the turn and taken it up again. What is heard here may get lost; who waits looks by itself now and then.
+have left the turn and taken it up again. It hears of the result by the wakeup of its turn, which is kept for whichever
+process takes the turn up. One that stays for as long as it takes needs no more than a note, which the broker does not
+keep. What is heard here may get lost; who waits looks by itself now and then.
 """
 
 import asyncio
@@ -11,19 +13,34 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 
 from toolwire.bus.contract import Bus
+from toolwire.fleet.parcels import agent_token
 from toolwire.fleet.wakeups import wakeups_of
 from toolwire.protocol.bus import BusMessage
-from toolwire.protocol.subjects import BadSubject, Subject
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject
 from toolwire.wire.utp.reading import read_object
 from toolwire.wire.utp.violations import Violation
+from toolwire.wire.utp.writing import json_bytes
 
 MOST_STAYING = 256
 STAYS_S = 0.5
 LOOK_EVERY_S = 0.25
+NOTE = "result"
 _MOST_BYTES = 64 * 1024
 _Key = tuple[str, str, str]
 Tell = Callable[[str, str, str], None]
 """Told the project, the turn and the id of a call that has a result, as far as that is heard."""
+
+
+def notes_of(project: str = "*") -> str:
+    """The subjects of all notes of a project about results."""
+    return f"{ROOT}.{VERSION}.{project}.*.{Category.STREAM.value}.agent.*.{NOTE}"
+
+
+def arrival_note(card: CallCard, channel: str) -> BusMessage:
+    """Says to a process that waits for a call that it has a result. Raises BadSubject."""
+    said = {"agent_turn_id": card.turn_id, "tool_call_id": card.call.id}
+    return BusMessage(str(Subject.stream(card.project, channel, agent_token(card.agent), NOTE)), json_bytes(said))
 
 
 class Arrivals:
@@ -76,28 +93,32 @@ class Arrivals:
 
     @asynccontextmanager
     async def listening(self, bus: Bus, project: str = "*") -> AsyncIterator[None]:
-        """Hear the wakeups of a project, or of all, inside the block."""
-        async with bus.listen(wakeups_of(project)) as messages:
-            hearing = asyncio.create_task(self._hear(messages), name="toolwire-arrivals")
+        """Hear of the results of a project, or of all, inside the block."""
+        async with bus.listen(wakeups_of(project)) as wakeups, bus.listen(notes_of(project)) as notes:
+            hearing = [asyncio.create_task(self._hear(one), name="toolwire-arrivals") for one in (notes, wakeups)]
             self.hears = True
             try:
                 yield
             finally:
                 self.hears = False
-                hearing.cancel()
-                await asyncio.gather(hearing, return_exceptions=True)
+                for task in hearing:
+                    task.cancel()
+                await asyncio.gather(*hearing, return_exceptions=True)
 
     async def _hear(self, messages: AsyncIterator[BusMessage]) -> None:
         async with aclosing(messages):  # type: ignore[type-var]
             async for message in messages:
                 if not (self._waiting or self._tells):
                     continue
-                said = read_object(message.data, _MOST_BYTES, "a wakeup")
+                said = read_object(message.data, _MOST_BYTES, "what is said of a result")
                 with suppress(BadSubject):
                     match said:
                         case Violation():
                             pass
-                        case {"metadata": {"agent_turn_id": str(turn_id), "tool_call_id": str(call_id)}}:
+                        case {"metadata": {"agent_turn_id": str(turn_id), "tool_call_id": str(call_id)}} | {
+                            "agent_turn_id": str(turn_id),
+                            "tool_call_id": str(call_id),
+                        }:
                             project = Subject.parse(message.subject).project
                             self.ring(project, turn_id, call_id)
                             for tell in self._tells:

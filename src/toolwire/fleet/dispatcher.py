@@ -110,6 +110,7 @@ class BusDispatcher:
                 result_chars=self._limits.result_chars,
                 envelope=self._limits.envelope,
                 origin=self._origin(context),
+                is_awaited=self._arrivals is not None and self._stays_s == math.inf,
             )
         except BadSubject as wrong:
             return _not_sent(allowed, Code.UNAVAILABLE, str(wrong))

@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from toolwire.define.canonical import digest
 from toolwire.define.service_arguments import FilledArguments, fill_arguments
 from toolwire.errors import StoreError
+from toolwire.hub.calls import end_with_call
 from toolwire.protocol.bus import AfterExecution, BusMessage
 from toolwire.protocol.calls import Allowed
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject, Subject, TargetSubject, check_token
 from toolwire.protocol.tools import BusService
+from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import dataclass, replace
+from toolwire.record.contract import Ends
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.travelling import write_allowed
 from toolwire.wire.utp.cards import ToolCallCard
@@ -31,7 +35,9 @@ _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 class Parcel:
     """A call on its way. `allowed` is the call as `wire.codecs.travelling` writes it, with all arguments filled in.
 
-    `environment` names the variables of the worker from which arguments come that are on no card.
+    `environment` names the variables of the worker from which arguments come that are on no card. A call that
+    `ends_turn` is a turn by itself, which whoever writes its result down ends with it. One that `is_awaited` is waited
+    for by the process that sent it, for as long as it takes.
     """
 
     subject: Subject
@@ -44,6 +50,8 @@ class Parcel:
     result_chars: int
     envelope: bool
     origin: CallOrigin = CallOrigin()
+    ends_turn: bool = False
+    is_awaited: bool = False
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -59,6 +67,7 @@ def pack(
     result_chars: int,
     envelope: bool,
     origin: CallOrigin,
+    is_awaited: bool = False,
 ) -> Parcel:
     """A call of a tool behind the bus. Raises BadSubject and HiddenArgument."""
     target = allowed.tool.target
@@ -68,7 +77,7 @@ def pack(
     travels = write_allowed(replace(allowed, arguments=filled.arguments), context.info)
     return Parcel(
         subject, context.agent, target.after_execution, travels, digest(dict(filled.arguments)), filled.metadata,
-        target.environment, result_chars, envelope, origin,
+        target.environment, result_chars, envelope, origin, context.ends_turn, is_awaited,
     )  # fmt: skip
 
 
@@ -103,6 +112,7 @@ def write_parcel(parcel: Parcel) -> str:
             "result_chars": parcel.result_chars,
             "envelope": parcel.envelope,
             "origin": origin,
+            **{name: True for name in ("ends_turn", "is_awaited") if getattr(parcel, name)},
         }
     )
 
@@ -122,6 +132,8 @@ def read_parcel(dispatch: Dispatch) -> Parcel:
             int(kept["result_chars"]),
             bool(kept["envelope"]),
             CallOrigin(**kept["origin"]),
+            bool(kept.get("ends_turn", False)),
+            bool(kept.get("is_awaited", False)),
         )
     except (KeyError, TypeError, ValueError) as wrong:
         reason = f"{type(wrong).__name__}: {wrong}"
@@ -169,6 +181,13 @@ def call_card(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCallCar
         author_id=parcel.agent,
         extra_metadata=parcel.applied,
     )
+
+
+def turn_end(parcel: Parcel, card: CallCard) -> Ends | None:
+    """How the turn of a call ends with its result, where it does."""
+    if not parcel.ends_turn:
+        return None
+    return partial(end_with_call, Turn(card.turn_id, card.project, card.agent, "", card.epoch))
 
 
 def _deadline(parcel: Parcel, dispatch: Dispatch) -> str:

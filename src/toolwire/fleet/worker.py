@@ -32,8 +32,9 @@ from toolwire.errors import (
     StoreUnavailable,
 )
 from toolwire.execute.contract import Executor
+from toolwire.fleet.arrivals import arrival_note
 from toolwire.fleet.fair_share import FairSlots
-from toolwire.fleet.parcels import NO_ORIGIN, Parcel, call_card, read_parcel, wakeup_message
+from toolwire.fleet.parcels import NO_ORIGIN, Parcel, call_card, read_parcel, turn_end, wakeup_message
 from toolwire.fleet.progress import output_message, progress_message
 from toolwire.hub.claimed import ClaimedJourney
 from toolwire.hub.runtime import Runtime
@@ -200,7 +201,7 @@ class ToolWorker:
             await self._audit(card, "command_refused", violations)
             return
         if card.result is not None:
-            await self._wake(card, command.subject.channel, command.origin)
+            await self._tell_of_result(card, command, parcel)
             return
         await self._claim_and_run(delivered, command, parcel, dispatch, card)
 
@@ -214,8 +215,8 @@ class ToolWorker:
             mine = replace(asked, attempt=1, token=new_id())
             begun = await self._begin(mine, parcel)
             if begun.done() and begun.exception() is None:
-                if await self._is_closed(mine, begun.result(), row, claims=True):
-                    await self._wake(mine, command.subject.channel, command.origin)
+                if await self._is_closed(mine, begun.result(), parcel, row, claims=True):
+                    await self._tell_of_result(mine, command, parcel)
                 return
         try:
             held = await self._claim(delivered, asked, row)
@@ -228,9 +229,9 @@ class ToolWorker:
             raise
         if held.result is None:
             result = await self._result(delivered, held, parcel, begun, is_repeatable=dispatch.repeatable)
-            if result is None or not await self._is_closed(held, result):
+            if result is None or not await self._is_closed(held, result, parcel):
                 return
-        await self._wake(held, command.subject.channel, command.origin)
+        await self._tell_of_result(held, command, parcel)
 
     async def _begin(self, mine: CallCard, parcel: Parcel) -> "asyncio.Task[ToolResult]":
         """Begin a pure call, and give it a moment: most are done by then."""
@@ -242,11 +243,14 @@ class ToolWorker:
             raise
         return work
 
-    async def _is_closed(self, held: CallCard, result: ToolResult, *rows: AuditRow, claims: bool = False) -> bool:
-        """Keep the result of a call; whether it is this worker's."""
+    async def _is_closed(
+        self, held: CallCard, result: ToolResult, parcel: Parcel, *rows: AuditRow, claims: bool = False
+    ) -> bool:
+        """Keep the result of a call, and the end of a turn that is this call alone; whether it is this worker's."""
         row = AuditRow.about(held, "finished", self._clock(), result=result)
         try:
-            await self._store.close(held, result, [*rows, row], claims=claims)
+            ends = turn_end(parcel, held)
+            await self._store.close(held, result, [*rows, row], claims=claims, ends=ends, is_runner=False)
         except (Fenced, NotFound) as lost:  # another worker has it by now; the log has heard of this result
             # A pure call that was run before its claim is meant to lose where its command came twice.
             _log.log(logging.INFO if claims else logging.WARNING, "a result came too late: %s", lost)
@@ -409,6 +413,13 @@ class ToolWorker:
         why = [one.message[:500] for one in list(violations)[:5]]
         _log.warning("%s: %s", event, "; ".join(why))
         await self._store.audit([AuditRow.about(card, event, self._clock(), detail={"violations": why})])
+
+    async def _tell_of_result(self, card: CallCard, command: ToolCommand, parcel: Parcel) -> None:
+        """Ring for whichever process goes on with the turn."""
+        if parcel.is_awaited:
+            await self._tell(arrival_note(card, command.subject.channel))
+        else:
+            await self._wake(card, command.subject.channel, command.origin)
 
     async def _wake(self, card: CallCard, channel: str, origin: CallOrigin = NO_ORIGIN) -> None:
         """Ring for the turn's runner. If that gets lost, the runner looks by itself."""

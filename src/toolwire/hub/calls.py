@@ -5,12 +5,14 @@ An outcome is one of four things. A `ToolResult` is what a call that ran gave. `
 runs on its own.
 """
 
+from toolwire.loop.step import end_turn
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import REPEATABLE, Effect, Tool
+from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
-from toolwire.record.contract import Ends
+from toolwire.record.contract import Ends, TurnStats
 
 
 @fast_frozen
@@ -62,10 +64,22 @@ class Detached:
 
 @dataclass(slots=True)
 class Conclusion:
-    """How the turn of a single call ends with its result. `is_written` once that is handed to the store with it."""
+    """How the turn of a single call ends with its result. `is_written` once that is handed to the store with it.
+
+    Where another process runs the call, that one ends the turn, and `is_written` says that it did.
+    """
 
     ends: Ends
     is_written: bool = False
 
 
 Outcome = ToolResult | Refused | Waiting | Detached
+
+
+def end_with_call(turn: Turn, result: ToolResult) -> tuple[Turn, TurnStats]:
+    """A turn that is a single call, ended with the result of that."""
+    done = end_turn(turn, Ending(EndReason.CALL_FAILED if result.is_failure else EndReason.DELIVERED, result.text))
+    took_ms = result.elapsed_ms + result.queued_ms
+    return done, TurnStats(
+        calls=1, failed_calls=int(result.is_failure), duration_ms=result.elapsed_ms, wall_s=took_ms / 1000
+    )

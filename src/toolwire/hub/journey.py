@@ -256,13 +256,13 @@ class Journey:
 
     async def _dispatch(self, allowed: Allowed) -> Outcome:
         """Send a call to another process. The turn waits for its result, or this process does."""
-        sent = await self._send(allowed)
+        sent = await self._send(allowed, ends_turn=self._conclusion is not None)
         if not isinstance(sent, Dispatched):
             return sent
         result = await self._result_of_another(sent.arrival) if sent.stays else None
         return Waiting((ForResult(self._card.call.id, sent.until),)) if result is None else result
 
-    async def _send(self, allowed: Allowed) -> ToolResult | Dispatched:
+    async def _send(self, allowed: Allowed, *, ends_turn: bool = False) -> ToolResult | Dispatched:
         """Send a call to a process that claims it, holds what it touches, and closes it."""
         services, card = self._services, self._card
         assert services.dispatcher is not None
@@ -271,7 +271,8 @@ class Journey:
         allowed = self._before_the_deadline(allowed)
         trace = services.events.trace_of(self._turn)
         context = replace(
-            self._context(allowed), record_id=card.record_id, epoch=card.epoch, step_id=card.step_id, trace=trace
+            self._context(allowed), record_id=card.record_id, epoch=card.epoch, step_id=card.step_id, trace=trace,
+            ends_turn=ends_turn,
         )  # fmt: skip
         try:
             if allowed.call.options is not None and allowed.call.options.config_id:
@@ -312,9 +313,12 @@ class Journey:
                 patient_until = math.inf
             await wait(pause_s)
             pause_s = min(pause_s * 1.5, _LOOK_EVERY_S)
+            has_ended = False
             with suppress(StoreUnavailable):
-                self._card = await self._services.store.call(card.turn_id, card.call.id)
+                self._card, has_ended = await self._services.store.call_and_end(card.turn_id, card.call.id)
             if self._card.result is not None:
+                if self._conclusion is not None and has_ended:
+                    self._conclusion.is_written = True
                 return self._card.result
 
     # Calls that run on their own

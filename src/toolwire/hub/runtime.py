@@ -89,7 +89,7 @@ class Runtime(Services):
         [one] = judge(self, turn, (call,), None)
         if reserve is None and turn.epoch == 1 and self._sends_all([one]):
             opening = await _begun(self.store.open(one.card, [decision_row(one)], begins=begins))
-            [result] = await self.run_sent(opening, turn, [one], Slots(1), emit)
+            [result] = await self.run_sent(opening, turn, [one], Slots(1), emit, conclusion)
             return result
         kept = await self.store.open(one.card, [decision_row(one)], reserve, begins=begins)
         if kept.record_id != one.card.record_id:
@@ -155,20 +155,16 @@ class Runtime(Services):
         )
 
     async def run_sent(
-        self,
-        writing: "asyncio.Task[Any]",
-        turn: Turn,
-        accepted: Sequence[Accepted],
-        slots: Slots,
-        emit: Emit | None = None,
-    ) -> tuple[ToolResult, ...]:
+        self, writing: "asyncio.Task[Any]", turn: Turn, accepted: Sequence[Accepted], slots: Slots,
+        emit: Emit | None = None, conclusion: Conclusion | None = None,
+    ) -> tuple[ToolResult, ...]:  # fmt: skip
         """The same as `run` for calls that are being written down: the store takes what it is given in this order."""
         try:
             try:
-                return await self.run(turn, accepted, slots, emit)
+                return await self.run(turn, accepted, slots, emit, conclusion)
             except NotFound:  # one agent writes so much that its changes wait in line, and this one was let in first
                 await asyncio.shield(writing)
-                return await self.run(turn, accepted, slots, emit)
+                return await self.run(turn, accepted, slots, emit, conclusion)
         finally:
             await asyncio.shield(writing)  # if that went wrong, that is what is told
 

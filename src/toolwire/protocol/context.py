@@ -96,7 +96,7 @@ class Context:
     from whichever thread, and has secrets put in place by `reveal(allowed)` where the tool lives, not before.
 
     Of a call that is sent to a process which claims it, `record_id` names the card, judged under `epoch` of its turn,
-    and `step_id` the step of its turn.
+    and `step_id` the step of its turn. One that is a turn by itself `ends_turn` with its result.
 
     `trace` is the span of the call, or the one above it: for what the tool sends on, and for a process that runs it.
 
@@ -128,6 +128,7 @@ class Context:
     step_id: str = ""
     write: Callable[[str, str], None] = field(default=_no_output, repr=False, compare=False)
     config: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    ends_turn: bool = False
 
     @staticmethod
     def of(info: CallInfo, report: Callable[[str, float | None], None] = _no_report) -> "Context":

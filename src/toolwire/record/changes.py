@@ -395,13 +395,19 @@ def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float
 
 
 def close_and_end(
-    tx: Transaction, change: Callable[[Transaction], ToolResult | StoreError], ends: Ends, at: float
+    tx: Transaction,
+    change: Callable[[Transaction], ToolResult | StoreError],
+    ends: Ends,
+    at: float,
+    is_runner: bool = True,
 ) -> ToolResult | StoreError:
-    """Close the only call of a turn, which ends with it."""
+    """Close the only call of a turn, which ends with it; for another process than its runner, if it still runs."""
     first = change(tx)
     if isinstance(first, StoreError):
         return first
     turn, stats = ends(first)
+    if not is_runner and not ledger.still_runs(turn.epoch, tx.turn(turn_key(turn))):
+        return first
     return end(tx, turn, refusals.ending_of(turn), stats, at) or first
 
 

@@ -412,7 +412,7 @@ class CallStore(Protocol):
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
-        claims: bool = False, ends: Ends | None = None,
+        claims: bool = False, ends: Ends | None = None, is_runner: bool = True,
     ) -> ToolResult:  # fmt: skip
         """Keep how a call ended, once: gives back the first result, and audits a later one as `late_result`.
 
@@ -421,7 +421,8 @@ class CallStore(Protocol):
         hears of that result, too. Raises `CallHeld`, without a token, while a lease lasts that is not the turn's own.
         A call that never `ran` costs nothing: what was reserved for it is given back. A pure call that ran before it
         was claimed is claimed by the same change, under the card's new token, where `claims` says so. The turn of the
-        call `ends` by the same change, as the first result says. Raises as `end` does where only that is refused.
+        call `ends` by the same change, as the first result says. Raises as `end` does where only that is refused. For
+        a process that is not the turn's runner, the turn ends only where it still runs, and the result counts anyway.
         """
         ...
 
@@ -458,6 +459,10 @@ class DispatchStore(Protocol):
 
     async def call(self, turn_id: str, call_id: str, *, project: str = "default") -> CallCard:
         """One call. Raises `NotFound`."""
+        ...
+
+    async def call_and_end(self, turn_id: str, call_id: str, *, project: str = "default") -> tuple[CallCard, bool]:
+        """One call, and whether its turn has ended. Raises `NotFound`."""
         ...
 
     async def dispatched_call(

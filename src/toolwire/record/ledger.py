@@ -116,6 +116,11 @@ def change_turn(turn: Turn, kept: TurnState | None) -> StoreError | None:
     return refusals.ended(turn.id) if kept.state == ENDED else None
 
 
+def still_runs(epoch: int, kept: TurnState | None) -> bool:
+    """Whether a turn is run, and under this epoch."""
+    return kept is not None and (kept.epoch, kept.state) == (epoch, RUNNING)
+
+
 def not_begun(kept: Iterable[CallCard], begun: Callable[[CallCard], bool]) -> list[CallCard]:
     """The cards, as they are kept from now on, of calls that were claimed by the turn's owner and had not begun.
 

@@ -317,7 +317,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
-        claims: bool = False, ends: Ends | None = None,
+        claims: bool = False, ends: Ends | None = None, is_runner: bool = True,
     ) -> ToolResult:  # fmt: skip
         if claims:
             with suppress(StoreError):  # where the claim is refused, so is the result
@@ -334,7 +334,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
             if turn is not None:
                 turn.calls += charge
             self._audit.extend((*control, *audit) if control else audit)
-        if ends is not None:
+        if ends is not None and (is_runner or ledger.still_runs(card.epoch, turn)):
             await self.end(*ends(result))
         return result
 
@@ -503,6 +503,10 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         if card is None:
             raise refusals.no_call(turn_id, call_id)
         return _shown(card, "")
+
+    async def call_and_end(self, turn_id: str, call_id: str, *, project: str = "default") -> tuple[CallCard, bool]:
+        card, turn = await self.call(turn_id, call_id, project=project), self._turns.get((project, turn_id))
+        return card, turn is not None and turn.state == ledger.ENDED
 
     async def dispatched_call(
         self, turn_id: str, call_id: str, *, project: str = "default"

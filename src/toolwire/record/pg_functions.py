@@ -220,11 +220,14 @@ _REST = """
 INSTEAD: Final = {
     **record_index.PG_INSTEAD,
     reads.CALLS_BY_ID: f"""
-        SELECT c.call_id, {_CARD} FROM json_array_elements_text($1::json) AS k(v)
+        SELECT c.call_id, t.state, {_CARD} FROM json_array_elements_text($1::json) AS k(v)
         JOIN LATERAL (
             SELECT * FROM records x WHERE x.turn_id = k.v AND x.schema_name || '' = 'tool.call'
                 AND x.call_id IN (SELECT json_array_elements_text($2::json)) OFFSET 0
         ) c ON true
+        LEFT JOIN LATERAL (
+            SELECT state FROM turns x WHERE x.id = c.turn_id AND x.project || '' = c.project LIMIT 1
+        ) t ON true
         {_REST}
     """,  # noqa: S608
     dispatch_rows.OF_CARDS: f"""

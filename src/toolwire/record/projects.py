@@ -143,7 +143,7 @@ class ProjectStore:
 
     def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
-        claims: bool = False, ends: Ends | None = None,
+        claims: bool = False, ends: Ends | None = None, is_runner: bool = True,
     ) -> Doing[ToolResult]:  # fmt: skip
         own = self.project
         if card.project != own:
@@ -151,7 +151,7 @@ class ProjectStore:
         for row in audit:
             if row.project != own:
                 self._only(row.project)
-        return self._close(card, result, audit, ran=ran, claims=claims, ends=ends)
+        return self._close(card, result, audit, ran=ran, claims=claims, ends=ends, is_runner=is_runner)
 
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
         self.require(turn)
@@ -220,6 +220,9 @@ class ProjectStore:
 
     def call(self, turn_id: str, call_id: str, *, project: str | None = None) -> Doing[CallCard]:  # noqa: ARG002 -- its own
         return self.whole.call(turn_id, call_id, project=self.project)
+
+    def call_and_end(self, turn_id: str, call_id: str, *, project: str | None = None) -> Doing[tuple[CallCard, bool]]:  # noqa: ARG002 -- its own
+        return self.whole.call_and_end(turn_id, call_id, project=self.project)
 
     def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> Doing[CallCard]:
         self.require(dispatch, *audit)

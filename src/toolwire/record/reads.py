@@ -167,9 +167,10 @@ CALLS_OF_TURN = _cards(
     "ASC",
 )
 CALLS_BY_ID = f"""
-    SELECT c.call_id, {CARD_COLUMNS.strip().removeprefix("SELECT ")}
+    SELECT c.call_id, t.state, {CARD_COLUMNS.strip().removeprefix("SELECT ")}
     FROM records c
     {CARD_JOINS}
+    LEFT JOIN turns t ON t.id = c.turn_id AND t.project = c.project
     WHERE c.turn_id IN (SELECT value FROM json_each(?1)) AND c.call_id IN (SELECT value FROM json_each(?2))
         AND c.schema_name = 'tool.call'
 """  # noqa: S608
@@ -465,18 +466,18 @@ def _ids_of_calls(keys: Sequence[CallKey]) -> Sequence[str]:
     return [orjson.dumps(list({column(key[place]): None for key in keys})).decode() for place in (1, 2)]
 
 
-def _read_calls(keys: Sequence[CallKey], rows: Sequence[Row]) -> dict[CallKey, CallCard]:
+def _read_calls(keys: Sequence[CallKey], rows: Sequence[Row]) -> dict[CallKey, tuple[CallCard, bool]]:
     wanted = {(column(project), column(turn), column(call)): (project, turn, call) for project, turn, call in keys}
     found = {}
     for row in rows:
-        card = read_card(row[1:])
+        card = read_card(row[2:])
         if (key := wanted.get((card.project, card.turn_id, row[0]))) is not None:
-            found[key] = replace(card, token="") if card.token else card
+            found[key] = replace(card, token="") if card.token else card, row[1] == ledger.ENDED
     return found
 
 
 calls_by_id = Lookup(CALLS_BY_ID, _ids_of_calls, _read_calls)
-"""Calls by their project, turn and id, as far as they are kept."""
+"""Calls by their project, turn and id, as far as they are kept, and whether their turns have ended."""
 
 
 def calls(

@@ -311,7 +311,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
-        claims: bool = False, ends: Ends | None = None,
+        claims: bool = False, ends: Ends | None = None, is_runner: bool = True,
     ) -> ToolResult:  # fmt: skip
         now = self._now()
         result, control = ledger.settle(card, result, now.at)
@@ -324,7 +324,9 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         if claims:
             by = Claim(card.token, self._owners.name)
             change = self._after_reading(card, partial(changes.claim_and, card=card, by=by, change=change, now=now))
-        both = change if ends is None else partial(changes.close_and_end, change=change, ends=ends, at=now.at)
+        both = change if ends is None else partial(
+            changes.close_and_end, change=change, ends=ends, at=now.at, is_runner=is_runner
+        )  # fmt: skip
         try:
             first = await self._writer.write(both, _whose(card))
         except StoreUnavailable:
@@ -481,9 +483,14 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         return await self._reader.read(reads.calls, turn_id, tool, limit, project)
 
     async def call(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> CallCard:
+        return (await self.call_and_end(turn_id, call_id, project=project))[0]
+
+    async def call_and_end(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> tuple[CallCard, bool]:
         found = await self._calls.get((project, turn_id, call_id))
         if found is None:
             raise refusals.no_call(turn_id, call_id)
+        if found[1]:  # the process that ran its call may have ended it
+            self._runs.pop((column(project), column(turn_id)), None)
         return found
 
     async def audit_log(
