@@ -1,8 +1,9 @@
 """Asks a consumer for messages, as many at a time as there is room for, and holds them until they are handed out.
 
 A request brings all that are there. Where none are, another one waits for the next message alone: more would come to a
-subscriber that does not ask for them, while others wait. Only one request is open at a time, so no more come than there
-is room for. A broker that restarts forgets requests, so an open one counts for a few seconds only.
+subscriber that does not ask for them, while others wait. Each message says whether more are there behind it. Only one
+request is open at a time, so no more come than there is room for. A broker that restarts forgets requests, so an open
+one counts for a few seconds only.
 """
 
 import asyncio
@@ -19,6 +20,9 @@ ASK_EVERY_S = 2.0
 MOST_AT_ONCE = 32
 _LATE_S = 0.5
 _ACK = "$JS.ACK."
+_NO_MORE = "0"
+"""The last word of where a message is acknowledged: how many are there that no subscriber has got."""
+
 _NOTHING_THERE = frozenset({"404", "408"})
 
 
@@ -89,7 +93,7 @@ class NatsPull:
     async def _receive(self, message: Msg) -> None:
         if message.reply.startswith(_ACK):
             self._expected -= 1
-            self._is_empty = False
+            self._is_empty = message.reply.rpartition(".")[2] == _NO_MORE
             self._messages.append((asyncio.get_running_loop().time(), message))
         elif message.subject == self._reply:  # a request that is over; of an older one it is no news
             self._expected, self._is_empty = 0, True
