@@ -354,6 +354,25 @@ def test_a_command_that_could_not_be_read_is_not_written(name: str) -> None:
     assert isinstance(encode_command(replace(COMMAND, **change)), Refusal)
 
 
+odd = st.sampled_from(["", " a", "a b", "a\n", "\ud800", "x" * 201, 0, 3.0, True, -1, 2**53, "\u00e9", "3"])
+
+
+@a_while
+@given(commands, st.dictionaries(st.sampled_from(sorted({*HEADERS, "tool_name", "arguments_digest"})), odd, max_size=2))
+def test_a_command_is_written_if_and_only_if_it_can_be_read(command: ToolCommand, change: dict[str, Any]) -> None:
+    """What is plain is not read once more before it is sent: it must be clear that it could be."""
+    changed = replace(command, **change)
+    message, unread = encode_command(changed), encode_command(changed, is_checked=True)
+
+    assert isinstance(unread, BusMessage)
+    read = decode_command(unread)
+    if isinstance(message, BusMessage):
+        assert isinstance(read, ToolCommand)
+        assert (message, read) == (unread, changed)
+    else:
+        assert isinstance(read, Refusal) or any(text != text.strip() for text in unread.headers.values())
+
+
 def test_a_message_at_the_subject_of_another_kind_is_refused() -> None:
     assert codes(decode_command(sent(CALLBACK))) == {("bad_subject", "")}
     assert codes(decode_callback(sent(COMMAND))) == {("bad_subject", "")}

@@ -119,7 +119,7 @@ class BusDispatcher:
         now = self._clock()
         dispatch = self._dispatch(parcel, allowed, context, now)
         card = CallCard(context.record_id, context.turn_id, context.epoch, allowed.call, parcel.digest)
-        if isinstance(message := command_message(parcel, dispatch, card), Refusal):
+        if isinstance(message := command_message(parcel, dispatch, card, step_id=context.step_id), Refusal):
             return _not_sent(allowed, Code.UNAVAILABLE, message.violations[0].message)
         row = AuditRow(
             now, "dispatched", context.project, context.agent, context.turn_id, context.call_id, allowed.call.name,
@@ -143,7 +143,7 @@ class BusDispatcher:
                 arrival.close()
             return kept.result
         if self._relay is not None:
-            is_same = kept.record_id == card.record_id and kept.step_id == card.step_id
+            is_same = kept.record_id == card.record_id and kept.step_id == context.step_id
             self._relay.send_soon(dispatch, kept, message if is_same else None)
         return self._dispatched(arrival)
 

@@ -140,8 +140,8 @@ def read_parcel(dispatch: Dispatch) -> Parcel:
         raise StoreError(f"how call {dispatch.call_id!r} was sent cannot be read ({reason})") from None
 
 
-def command_of(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCommand:
-    """The command that is sent: who calls, and which card to read."""
+def command_of(parcel: Parcel, dispatch: Dispatch, card: CallCard, step_id: str = "") -> ToolCommand:
+    """The command that is sent: who calls, and which card to read. A card may not know its step yet."""
     return ToolCommand(
         parcel.subject,
         parcel.agent,
@@ -151,16 +151,16 @@ def command_of(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolComman
         parcel.after_execution,
         dispatch.card_id or card.record_id,
         tool_name=card.call.name,
-        step_id=card.step_id,
+        step_id=step_id or card.step_id,
         arguments_digest=parcel.digest,
         origin=parcel.origin,
     )
 
 
 def command_message(
-    parcel: Parcel, dispatch: Dispatch, card: CallCard, *, is_checked: bool = False
+    parcel: Parcel, dispatch: Dispatch, card: CallCard, *, step_id: str = "", is_checked: bool = False
 ) -> BusMessage | Refusal:
-    return encode_command(command_of(parcel, dispatch, card), is_checked=is_checked)
+    return encode_command(command_of(parcel, dispatch, card, step_id), is_checked=is_checked)
 
 
 def call_card(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCallCard:

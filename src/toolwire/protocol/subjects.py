@@ -6,6 +6,7 @@ otherwise address the messages of another one, so a subject that holds such a to
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from toolwire.protocol.checked import describe_value
@@ -118,17 +119,10 @@ class Subject:
         """The subject that a text is. Raises BadSubject, and WrongVersion where only the version is not understood."""
         if not isinstance(text, str) or len(text) > LONGEST_SUBJECT:
             raise BadSubject(f"a subject is text of at most {LONGEST_SUBJECT} characters, not {describe_value(text)}")
-        tokens = text.split(".")
-        if len(tokens) < 7 or tokens[0] != ROOT:
-            example = f"{ROOT}.{VERSION}.<project>.<channel>.cmd.tool.<target>"
-            raise BadSubject(f"a subject is like {example}, not {describe_value(text)}")
-        _, version, project, channel, category, component, *path = tokens
-        subject = cls(
-            project, channel, _member(Category, category), _member(Component, component), tuple(path), version
-        )  # fmt: skip
-        if version not in versions:
+        subject = _parsed(str(text))
+        if subject.version not in versions:
             raise WrongVersion(
-                f"protocol version {version} is not understood here; send {' or '.join(sorted(versions))}"
+                f"protocol version {subject.version} is not understood here; send {' or '.join(sorted(versions))}"
             )
         return subject
 
@@ -161,6 +155,19 @@ class Subject:
     def stream(cls, project: str, channel: str, agent: str, name: str = "chunk") -> "Subject":
         """What an agent says while it says it. It is not kept."""
         return cls(project, channel, Category.STREAM, Component.AGENT, (agent, name))
+
+
+@lru_cache(maxsize=1_024)
+def _parsed(text: str) -> Subject:
+    """Most messages are of few subjects."""
+    tokens = text.split(".")
+    if len(tokens) < 7 or tokens[0] != ROOT:
+        example = f"{ROOT}.{VERSION}.<project>.<channel>.cmd.tool.<target>"
+        raise BadSubject(f"a subject is like {example}, not {describe_value(text)}")
+    _, version, project, channel, category, component, *path = tokens
+    return Subject(
+        project, channel, _member(Category, category), _member(Component, component), tuple(path), version
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ from toolwire.wire.utp.fields import (
     CALLBACK_FIELDS,
     CALLBACK_REQUIRED,
     COMMAND_FIELDS,
+    COUNT,
     LINEAGE,
     PMO_REQUIRED,
+    STATE,
     TOOL_REQUIRED,
     TRACE,
     TYPE_HEADER,
@@ -156,7 +158,7 @@ def encode_command(
     With `headers_only` the identity is left out of the payload, for services that refuse to find it there.
     """
     message = _encode(command, COMMAND_FIELDS, headers_only=headers_only)
-    if is_checked:
+    if is_checked or _is_plain(command, COMMAND_FIELDS, TOOL_REQUIRED):
         return message
     return _checked(message, command.extra, decode_command(message, versions=frozenset({command.subject.version})))
 
@@ -251,6 +253,27 @@ def _checked(message: BusMessage, extra: Mapping[str, Any], read: Any) -> BusMes
     if taken:
         return Refusal(tuple(invalid(name, "is a field of the protocol and cannot be an extra one") for name in taken))
     return message
+
+
+def _is_plain(command: ToolCommand, fields: tuple[WireField, ...], required: tuple[str, ...]) -> bool:
+    """Whether a message can surely be read, as nearly all can: every field holds what it may, and there are no others.
+
+    What such a field holds is short, the same as text, and safe in a header.
+    """
+    if command.extra or command.extra_headers or not command.subject.is_tool_command:
+        return False
+    for one in fields:
+        item = _item(command, one.name)
+        if item == "":
+            if one.name in required:
+                return False
+            continue
+        try:
+            if one.kind is STATE or one.kind.read(item) != item or (one.kind is COUNT and type(item) is not int):
+                return False
+        except ValueError:
+            return False
+    return True
 
 
 def _unsafe_header(headers: Mapping[str, str]) -> Violation | None:

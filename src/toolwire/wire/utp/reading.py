@@ -15,6 +15,10 @@ MAX_MESSAGE_BYTES = 64 * 1024
 
 MAX_HEADERS = 64
 MAX_HEADER_BYTES = 16 * 1024
+_VERSION_LOWER, _TYPE_LOWER = VERSION_HEADER.lower(), TYPE_HEADER.lower()
+_ADDRESSES = frozenset(name for name, _ in ADDRESS)
+_TABLES: dict[int, tuple[tuple[WireField, ...], dict[str, WireField], dict[str, str]]] = {}
+_MOST_TABLES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,16 @@ def read_message(
     return ReadMessage(subject, found.values, found.extra, found.extra_headers)
 
 
+def _tables_of(fields: tuple[WireField, ...]) -> tuple[dict[str, WireField], dict[str, str]]:
+    """Fields by their names, and their names by their headers. There are as many kinds of messages as such tuples."""
+    known = _TABLES.get(id(fields))
+    if known is None or known[0] is not fields:
+        known = fields, {one.name: one for one in fields}, by_header(fields)
+        if len(_TABLES) < _MOST_TABLES:
+            _TABLES[id(fields)] = known
+    return known[1], known[2]
+
+
 class _Findings:
     """What has been read of one message so far."""
 
@@ -80,18 +94,18 @@ class _Findings:
         self.extra: Json = {}
         self.extra_headers: dict[str, str] = {}
         self.violations: list[Violation] = []
-        self._fields = {one.name: one for one in fields}
-        self._headers = by_header(fields)
+        self._fields, self._headers = _tables_of(fields)
         self._address: list[tuple[str, str, Any]] = []
         self._doubtful: set[str] = set()
 
     def take_headers(self, headers: Mapping[str, str], version: str) -> None:
         for header, text in headers.items():
-            name = self._headers.get(header.lower(), "")
-            if header.lower() == VERSION_HEADER.lower():
+            lower = header.lower()
+            name = self._headers.get(lower, "")
+            if lower == _VERSION_LOWER:
                 if text != version:
                     self.violations.append(conflicting(VERSION_HEADER, "the header", "the subject"))
-            elif header.lower() == TYPE_HEADER.lower():
+            elif lower == _TYPE_LOWER:
                 continue  # a name of a class in whatever language; the subject says what a message is
             elif not name:
                 self.extra_headers[header] = text
@@ -101,7 +115,6 @@ class _Findings:
                 self._address.append((name, "a header", text))
 
     def take_payload(self, payload: Json) -> None:
-        addresses = {name for name, _ in ADDRESS}
         for name, value in payload.items():
             if name.lower() in BANNED:
                 text = f"{name[:40]!r} may not be in a message; put it into the card and send the id of the card"
@@ -109,7 +122,7 @@ class _Findings:
             elif name in self._fields:
                 if value is not None:
                     self._take(self._fields[name], value, "the payload")
-            elif name in addresses:
+            elif name in _ADDRESSES:
                 self._address.append((name, "the payload", value))
             else:
                 self.extra[name] = value
