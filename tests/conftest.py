@@ -1,11 +1,9 @@
 """Fixtures that every test may use."""
 
-import fcntl
 import gc
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +13,7 @@ from hypothesis import Phase, settings
 
 from tests import cpu_table, workers
 from tests.postgres_server import PostgresServer, postgres_server, shared
+from tests.run_folders import MEMORY, own_folder, sweep
 
 # The engine reads it when it is loaded, and a test that imports it by itself may be the first to do so. Threads that
 # wait spinning take four times the CPU as soon as tests run side by side.
@@ -28,7 +27,6 @@ settings.register_profile("shrink", deadline=None, max_examples=100, phases=tupl
 settings.register_profile("thorough", deadline=None, max_examples=2_000, phases=tuple(Phase))
 settings.load_profile("suite")
 
-_PREFIX = "toolwire-tests-"
 _LOCK = pytest.StashKey[IO[str]]()
 
 
@@ -43,7 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     cpu_table.pytest_configure(config)
     workers.pytest_configure(config)
     if config.option.basetemp is None:
-        sweep(Path(tempfile.gettempdir()))
+        for parent in (Path(tempfile.gettempdir()), MEMORY):
+            sweep(parent)
         config.stash[workers.OWN_FOLDER], config.stash[_LOCK] = own_folder(Path(tempfile.gettempdir()))
         config.option.basetemp = str(config.stash[workers.OWN_FOLDER] / "run")
 
@@ -53,23 +52,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if (base := config.stash.get(workers.OWN_FOLDER, None)) is not None:
         rm_rf(base)
         config.stash[_LOCK].close()
-
-
-def own_folder(parent: Path) -> tuple[Path, IO[str]]:
-    """A new folder for a run, and its lock. The lock gets its name once it is held: a free one is of a killed run."""
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-    lock = (folder / "new-lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    (folder / "new-lock").rename(folder / "lock")
-    return folder, lock
-
-
-def sweep(folder: Path) -> None:
-    """Remove what killed runs have left: their lock is free."""
-    for lock in folder.glob(f"{_PREFIX}*/lock"):
-        with suppress(OSError), lock.open() as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            rm_rf(lock.parent)
 
 
 def pytest_collection() -> None:

@@ -49,8 +49,9 @@ class CpuTable:
     def _measured(self, *keys: tuple[str, str]) -> Iterator[None]:
         began = cpu_s()
         yield
+        taken = cpu_s() - began
         for key in keys:
-            self.sums[key] += cpu_s() - began
+            self.sums[key] += taken
 
     def _phase(self, phase: str, item: pytest.Item) -> Any:
         file, _, test = item.nodeid.partition("::")

@@ -17,12 +17,13 @@ from typing import Any
 from uuid import uuid4
 
 from tests.bus.servers import free_port
+from tests.run_folders import in_memory, own_folder
 from toolwire.record.pg_connection import PgConnection
 
 _USER = "nobody"
 """PostgreSQL refuses to run as root."""
 _SMALL = ("shared_buffers=16MB", "max_connections=300", "log_min_messages=panic")
-_QUICK = ("fsync=off", "full_page_writes=off")
+_QUICK = ("fsync=off", "full_page_writes=off", "max_wal_size=64MB")
 _PATIENCE_S = 60.0
 _IN_USE = "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'toolwire %'"
 _SHAPE = """
@@ -194,23 +195,35 @@ def new_schema() -> str:
 
 @contextmanager
 def postgres_server(*, durable: bool = False) -> Iterator[PostgresServer]:
-    """A running server, gone at the end with all its files. One that is `durable` commits to the disk."""
-    base = Path(tempfile.mkdtemp(prefix="toolwire-postgres-"))
-    try:
-        base.chmod(0o755)
+    """A running server, gone at the end with all its files. One that is `durable` commits to the disk.
+
+    The files of others lie in memory: tables are files, and on a disk to make them takes twice the CPU.
+    """
+    disk = Path(tempfile.gettempdir())
+    with _folder(disk) as programs, _folder(disk if durable else in_memory()) as base:
         folder = base / "server"
         folder.mkdir(mode=0o700)
         if os.geteuid() == 0:
             shutil.chown(folder, _USER)
-        server = PostgresServer(_programs(base), folder, _SMALL if durable else (*_SMALL, *_QUICK))
+        server = PostgresServer(_programs(programs), folder, _SMALL if durable else (*_SMALL, *_QUICK))
         server.initialize()
         server.start()
         try:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def _folder(parent: Path) -> Iterator[Path]:
+    """A folder that the user of the server may enter, until the end."""
+    base, lock = own_folder(parent)
+    try:
+        base.chmod(0o755)
+        yield base
     finally:
         shutil.rmtree(base, ignore_errors=True)
+        lock.close()
 
 
 def _programs(base: Path) -> Path:

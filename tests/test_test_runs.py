@@ -63,18 +63,18 @@ def test_a_run_removes_what_a_killed_one_has_left_and_no_more(tmp_path: Path, mo
 SWEPT = """
 import sys
 from pathlib import Path
-from tests import conftest
+from tests import run_folders
 
 swept, now = [], []
 
 def another_run(event, _):
     if event.startswith(("tempfile.", "open", "fcntl.", "os.")) and not now:
         now.append(event)
-        conftest.sweep(Path(sys.argv[1]))
+        run_folders.sweep(Path(sys.argv[1]))
         swept.append(now.pop())
 
 sys.addaudithook(another_run)
-folder, _lock = conftest.own_folder(Path(sys.argv[1]))
+folder, _lock = run_folders.own_folder(Path(sys.argv[1]))
 now.append("end")
 assert {"tempfile.mkdtemp", "open", "fcntl.flock", "os.rename"} <= set(swept), swept
 assert (folder / "lock").exists()
