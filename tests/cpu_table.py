@@ -1,7 +1,8 @@
 """`pytest --cpu-table`: which files, tests and fixtures take how much CPU, with that of the processes they start.
 
 CPU and not wall time, since a busy machine changes only the latter. Commands that run in forks (`tests.forked`) are
-counted as their server waits for them, so the last one may be counted with the test that comes next.
+counted as their server waits for them, so the last one may be counted with the test that comes next; so are the
+processes of a PostgreSQL server, one for each connection.
 """
 
 import os
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests import forked
+from tests import forked, postgres_server
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PHASES = ("setup", "call", "teardown")
@@ -21,14 +22,14 @@ _NAME = "cpu_table"
 
 
 def cpu_s() -> float:
-    """The CPU time of this process and of all that it, or a fork server of it, has waited for."""
+    """The CPU time of this process and of all that it, or a server of it, has waited for."""
     times = os.times()
     return (
         times.user
         + times.system
         + times.children_user
         + times.children_system
-        + sum(map(_of_server, forked.server_pids()))
+        + sum(map(_of_server, [*forked.server_pids(), *postgres_server.server_pids()]))
     )
 
 

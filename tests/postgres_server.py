@@ -77,6 +77,7 @@ class PostgresServer:
             stderr=subprocess.DEVNULL,
             **_as_user(),
         )
+        _running[self._process.pid] = None
         until = time.monotonic() + _PATIENCE_S
         while not _is_ready(self.programs, self.port):
             assert self._process.poll() is None, "the server ended"
@@ -97,8 +98,7 @@ class PostgresServer:
         for pid in children:  # they would go on serving for a moment after the death of their parent
             os.kill(pid, signal.SIGKILL)
         self._process.kill()
-        self._process.wait()
-        self._process = None
+        self._wait()
         until = time.monotonic() + _PATIENCE_S
         while {pid for pid, _ in _parents()}.intersection(children):
             assert time.monotonic() < until, "processes of the server live on"
@@ -107,8 +107,13 @@ class PostgresServer:
         self.schemas.close()
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)  # at once: nothing in it is needed any more
-            self._process.wait()
-            self._process = None
+            self._wait()
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        self._process.wait()
+        del _running[self._process.pid]
+        self._process = None
 
 
 class _Schemas:
@@ -170,7 +175,13 @@ def _parents() -> Iterator[tuple[int, int]]:
                     yield int(folder.name), int(parent)
 
 
+_running: dict[int, None] = {}
 _shared: list[PostgresServer] = []
+
+
+def server_pids() -> list[int]:
+    """The process ids of the servers that run."""
+    return list(_running)
 
 
 @contextmanager
