@@ -297,7 +297,7 @@ async def test_what_a_tool_tells_when_its_caller_is_gone_waits_for_the_next_one(
 
 def test_every_field_of_a_context_is_data_that_travels_or_an_operation() -> None:
     operations = {"report", "write", "canceled", "told", "recorder", "trial", "begins", "reveal"}
-    stays = {"config"}  # keys, for tools of this process alone
+    stays = {"config", "ends_turn"}  # keys, for tools of this process alone; and what only a dispatcher is told
 
     assert {field.name for field in fields(Context)} - operations - stays == {
         field.name for field in fields(CallInfo)

@@ -54,13 +54,13 @@ from toolwire.cli.resolve.options import (
 )
 from toolwire.cli.resolve.options import Trace as TraceFlag
 from toolwire.cli.resolve.resuming import resume_command_of, turn_to_resume
+from toolwire.cli.resolve.worker_wait import WorkerWait
 from toolwire.cli.terminal.input import FIRST_BYTE_S, SilentInput, decode_text, read_piped
 from toolwire.cli.terminal.json_output import turn_object
 from toolwire.cli.terminal.screen import Screen, quiet_tools
 from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.watch import Watcher, Watchers
-from toolwire.cli.views.worker_wait import WorkerWait
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
 from toolwire.protocol.attached_text import attach
 from toolwire.protocol.turns import WORKFLOW_MODEL, TurnKind

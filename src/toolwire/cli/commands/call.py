@@ -57,10 +57,10 @@ from toolwire.protocol.calls import Denied, ToolCall, ToolResult
 from toolwire.protocol.tools import BusService
 
 if TYPE_CHECKING:
-    from toolwire.cli.views import worker_wait
+    from toolwire.cli.resolve import worker_wait
 else:
     # Loaded for a call that a worker runs.
-    worker_wait = lazy_module("toolwire.cli.views.worker_wait")
+    worker_wait = lazy_module("toolwire.cli.resolve.worker_wait")
 
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
 

@@ -40,13 +40,13 @@ from toolwire.cli.resolve.options import (
     Yes,
 )
 from toolwire.cli.resolve.options import Trace as TraceFlag
+from toolwire.cli.resolve.worker_wait import WorkerWait
 from toolwire.cli.terminal.chat_input import BLOCK, PROMPT, line_editing, next_message
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import TerminalUser
 from toolwire.cli.views.watch import Watcher, Watchers
-from toolwire.cli.views.worker_wait import WorkerWait
 from toolwire.disclose.offer import visible_tools
 from toolwire.errors import ToolwireError
 from toolwire.protocol.chat import Message, Reply, UserMessage
