@@ -108,7 +108,7 @@ BY_COMMANDS = shell(
     "git show HEAD:secrets/k",
     "git grep TOP",
     "git -C secrets show HEAD:./k",
-    "cp -r . copy; cat copy/secrets/k",
+    "cp -r . /tmp/copy; cat /tmp/copy/secrets/k",
     'python3 -c \'print(open("sec" + "rets/k").read())\'',
     "awk 1 secrets/k",
     "wc --files0-from=secrets/k",
