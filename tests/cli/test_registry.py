@@ -184,7 +184,9 @@ def test_a_registered_tool_that_no_service_may_see_the_calls_of_is_told(
     sentence = "no bus_services.NAME.tools names web_search: toolwire serve shows a service the cards"
 
     listed = inside("tools", "list", "--json")
-    found = [one["said"] for one in inside("doctor", "--json").json["findings"] if one["what"] == "services"]
 
     assert "web_search" in [tool["name"] for tool in listed.json]
-    assert (sentence in listed.err, [sentence in said for said in found]) == (is_told, [True] * is_told)
+    assert (sentence in listed.err) == is_told
+    if is_told:
+        findings = inside("doctor", "--json").json["findings"]
+        assert [sentence in one["said"] for one in findings if one["what"] == "services"] == [True]
