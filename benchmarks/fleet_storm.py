@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class Storm:
     chance: random.Random
     kills: Counter[str] = field(default_factory=Counter)
     processes: "list[tuple[str, subprocess.Popen[bytes]]]" = field(default_factory=list)
+    ended: int = 0
 
     def start(self, role: str) -> "tuple[str, subprocess.Popen[bytes]]":
         words = [sys.executable, "-m", "benchmarks.fleet_process", role, str(self.folder), self.control]
@@ -104,18 +106,25 @@ async def ended(store: SqliteStore) -> int:
 
 async def blow(storm: Storm, store: SqliteStore, turns: int, mean_s: float) -> None:
     """Kill until nine of ten turns have ended, then let the rest come to its end."""
-    began = time.monotonic()
-    next_at = began + storm.chance.expovariate(1 / mean_s)
-    while (done := await ended(store)) < turns * 0.9:
-        await asyncio.sleep(min(max(next_at - time.monotonic(), 0.0), 0.2))
-        if time.monotonic() < next_at:
-            continue
+    began, counted = time.monotonic(), asyncio.create_task(until_ended(storm, store, turns * 0.9))
+    next_at = began
+    while not counted.done():
+        next_at = max(next_at + storm.chance.expovariate(1 / mean_s), time.monotonic())
+        await asyncio.wait((counted,), timeout=next_at - time.monotonic())
         await asyncio.to_thread(storm.strike)
-        next_at = time.monotonic() + storm.chance.expovariate(1 / mean_s)
         if (kills := sum(storm.kills.values())) % 20 == 0:
-            print(f"  {time.monotonic() - began:5.0f} s: {done} of {turns} turns ended, {kills} kills", flush=True)
-    until = time.monotonic() + SETTLE_S
-    while await ended(store) < turns and time.monotonic() < until:  # noqa: ASYNC110 -- in other processes
+            print(
+                f"  {time.monotonic() - began:5.0f} s: {storm.ended} of {turns} turns ended, {kills} kills", flush=True
+            )
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE_S):
+            await until_ended(storm, store, turns)
+
+
+async def until_ended(storm: Storm, store: SqliteStore, number: float) -> None:
+    """Wait until so many turns have ended. To count them takes a while, so nothing else waits for that."""
+    while (count := await ended(store)) < number:
+        storm.ended = count
         await asyncio.sleep(0.5)
 
 
