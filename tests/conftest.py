@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give each run a folder of its own: runs of two checkouts, or two at once, neither share nor clean up files."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: commands would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     cpu_table.pytest_configure(config)
     workers.pytest_configure(config)
     if config.option.basetemp is None:

@@ -14,7 +14,7 @@ from toolwire.errors import Suspended
 from toolwire.protocol.chat import ResultsMessage
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import ForApproval, ForTurn
-from toolwire.record.contract import Store
+from toolwire.record.contract import Store, TurnSummary
 from toolwire.testing import ScriptedModel, call
 from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.delegation_tools import teamwork
@@ -109,7 +109,25 @@ async def test_a_sub_agent_that_somebody_else_went_on_with_is_not_run_again(hous
     assert "It is done." in str(answer.turn.messages)
 
 
+class LateAnswers(MemoryStore):
+    """Whatever can go on does so before this store has said which turns are ready."""
+
+    async def ready_turns(self, *args: Any, **more: Any) -> list[TurnSummary]:
+        found = await super().ready_turns(*args, **more)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        return found
+
+
+async def test_a_turn_that_becomes_ready_while_a_runner_looks_is_found_before_it_is_idle() -> None:
+    await runners_continue_both(House(LateAnswers()))
+
+
 async def test_runners_continue_a_parent_and_its_sub_agent_in_any_order_and_open_the_door_once(house: House) -> None:
+    await runners_continue_both(house)
+
+
+async def runners_continue_both(house: House) -> None:
     waits = await house.begin()
     await house.approve()
     ran: list[RanTurn] = []

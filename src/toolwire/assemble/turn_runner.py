@@ -167,7 +167,10 @@ class TurnRunner:
 
     async def run_until_idle(self) -> None:
         """Run everything that is ready, and what becomes ready by that; give up on a turn that fails."""
-        while await self._take_up(everything=True) or self._running:
+        is_idle = False
+        while not is_idle:
+            ran_before = bool(self._running)  # what ends while turns are looked up may make others ready
+            is_idle = not (await self._take_up(everything=True) or self._running or ran_before)
             if self._running:
                 await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.sleep(0)  # lets those that are done leave
