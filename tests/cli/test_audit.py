@@ -50,3 +50,9 @@ def test_a_full_disk_leaves_no_half_of_a_checkpoint(inside: Inside) -> None:
         verified = inside("audit", "verify", "--checkpoints", kept, "--json")
     assert (ran.code, "No space left on device" in ran.err) == (Exit.USAGE, True)
     assert (verified.code, verified.json["checkpoints"]) == (Exit.DONE, written)
+
+
+def test_a_full_device_that_cannot_be_cut_is_said_to_be_full(inside: Inside) -> None:
+    inside("call", "echo", "message=hi")
+    ran = inside("audit", "checkpoint", "--to", "/dev/full")
+    assert (ran.code, "/dev/full cannot be written: No space left on device" in ran.err) == (Exit.USAGE, True)

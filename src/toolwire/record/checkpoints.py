@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,8 @@ def append_whole(path: Path, data: bytes) -> None:
                 left = left[file.write(left) :]
         except OSError:
             if before is not None:
-                file.truncate(before)
+                with suppress(OSError):  # a device cannot be cut, and what was wrong is to be told
+                    file.truncate(before)
             raise
 
 
