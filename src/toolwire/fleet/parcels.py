@@ -36,8 +36,8 @@ class Parcel:
     """A call on its way. `allowed` is the call as `wire.codecs.travelling` writes it, with all arguments filled in.
 
     `environment` names the variables of the worker from which arguments come that are on no card. A call that
-    `ends_turn` is a turn by itself, which whoever writes its result down ends with it. One that `is_awaited` is waited
-    for by the process that sent it, for as long as it takes.
+    `ends_turn` is a turn by itself: the process that writes down its result ends the turn with it. For one that
+    `is_awaited`, the process that sent it waits, for as long as it takes.
     """
 
     subject: Subject
