@@ -120,7 +120,7 @@ class _KitRun:
         """Send calls until one is answered: a service may take a while to start, and lose what came before."""
         end = asyncio.get_running_loop().time() + max(_START_S, self._options.timeout_s)
         sent: list[ProtocolCase] = []
-        while asyncio.get_running_loop().time() < end and not self._has_ended():
+        while not sent or (asyncio.get_running_loop().time() < end and not self._has_ended()):
             sent.append(valid_case(self._trial, f"greeting-{len(sent)}", ""))
             await self._send(sent[-1])
             if await self._until(lambda: any(is_answered(case, self._seen()) for case in sent), _GREET_S):
@@ -211,8 +211,7 @@ class _KitRun:
         return [case], lambda seen: _more(judge(case, seen), *more)
 
     def _unanswered(self, case: ProtocolCase, greetings: Sequence[ProtocolCase]) -> CheckResult:
-        found = [judge(one, self._seen()) for one in greetings[:1]]
-        finding = CheckResult(case.name, case.about, case.paragraph, found[0].wrong if found else ())
+        finding = CheckResult(case.name, case.about, case.paragraph, judge(greetings[0], self._seen()).wrong)
         advice = []
         if self._endpoint.denied:
             advice.append(f"{self._endpoint.denied} requests for cards had no token, or another one")
