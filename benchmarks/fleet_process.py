@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwire import Agent, Context, Effect, Grant, Tier, Toolbox, tool
 from toolwire.assemble.turn_runner import TurnRunner
 from toolwire.bus.contract import Bus
@@ -29,7 +31,6 @@ from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Delta, Reply, Request
 from toolwire.protocol.tools import BusService, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import replace
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore

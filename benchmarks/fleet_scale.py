@@ -32,6 +32,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
 from tests.bus.servers import NatsServer, running
 from tests.postgres_server import PostgresServer, postgres_server
 
@@ -50,7 +51,6 @@ from toolwire.fleet.wakeups import hear_woken_turns
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.tools import BusService
 from toolwire.protocol.turns import Limits, Turn
-from toolwire.protocol.values import replace
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import call, says

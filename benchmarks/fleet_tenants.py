@@ -19,6 +19,7 @@ import time
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
+from msgspec.structs import replace
 from tests.bus.servers import running
 from tests.postgres_server import postgres_server
 
@@ -35,7 +36,6 @@ from toolwire.fleet.fair_share import FairSlots
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.worker import ToolWorker
 from toolwire.protocol.tools import BusService, Tool
-from toolwire.protocol.values import replace
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import ScriptedModel

@@ -12,12 +12,10 @@ from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Delta, Reply, Request
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import constructor
 from toolwire.wire.encode import openai_chat
 from toolwire.wire.encode.request import RequestEncoder
 from toolwire.wire.replies.reply import parse_reply
 
-_call, _reply = constructor(ToolCall), constructor(Reply)
 Answering = Callable[[tuple[Asked, ...], Request], Reply]
 
 
@@ -64,9 +62,9 @@ class Ours:
 def ready(asked: tuple[Asked, ...], request: Request) -> Reply:
     """The reply as a value; only the arguments are read, as the floors read them."""
     if not asked:
-        return _reply(ANSWER)
-    calls = tuple([_call(one.name, orjson.loads(one.arguments), alias=one.id) for one in asked])
-    return _reply(calls=calls, finish_reason="tool_calls")
+        return Reply(ANSWER)
+    calls = tuple([ToolCall(one.name, orjson.loads(one.arguments), alias=one.id) for one in asked])
+    return Reply(calls=calls, finish_reason="tool_calls")
 
 
 def parsed(asked: tuple[Asked, ...], request: Request) -> Reply:

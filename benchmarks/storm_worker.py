@@ -14,11 +14,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from toolwire import Agent, Effect, Grant, MemoryStore, Tier, tool

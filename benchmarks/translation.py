@@ -11,13 +11,13 @@ from itertools import count
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from benchmarks.cpu import cpu_us, cpu_us_after
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import replace
 from toolwire.wire.encode import openai_chat
 from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_conversation
 from toolwire.wire.formats.registry import DIALECTS

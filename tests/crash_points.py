@@ -6,9 +6,9 @@ control shows that these notice: without the defence, or with what the defence l
 """
 
 import re
+from dataclasses import dataclass
 
 from tests.simulation.crash_points import CRASH_POINTS
-from toolwire.protocol.values import dataclass
 
 _SIMULATED = "simulation/test_simulation.py::test_a_process_that_is_killed_at_a_crash_point_does_no_harm"
 _WITHOUT = "simulation/test_simulation.py::test_control_without_its_defence_a_crash_point_does_harm"

@@ -236,7 +236,7 @@ def test_no_import_hides_in_a_function() -> None:
     assert hidden == []
 
 
-def test_the_nouns_need_only_the_standard_library() -> None:
+def test_the_nouns_need_only_the_standard_library_and_msgspec() -> None:
     foreign = {"pydantic", "orjson", "httpx2", "jsonschema_rs", "rich", "typer", "uuid_utils", "anyio"}
     for module, tree in modules():
         if layer(module) in NOUNS:

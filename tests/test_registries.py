@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests import forked
 from tests.pages import DOCS, with_providers
@@ -34,7 +34,7 @@ PROVIDERS["acme"] = Provider(
 )
 """
 FORMAT = """
-from dataclasses import replace
+from msgspec.structs import replace
 from toolwire.wire.formats.registry import DIALECTS
 DIALECTS["acme_form"] = replace(DIALECTS["hermes"], name="acme_form")
 """

@@ -3,8 +3,10 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from benchmarks.local_eval.judging import avoids, call_right, computed, declines, owns_up, says
 from benchmarks.local_eval.rows import Row, Wanted

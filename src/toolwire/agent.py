@@ -6,6 +6,9 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.decide.policy import grant_of_resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
@@ -42,7 +45,6 @@ from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, JsonObject, Tool
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
-from toolwire.protocol.values import dataclass, fast_frozen, replace
 from toolwire.protocol.waits import Until, Wait
 from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats, TurnSummary
 from toolwire.record.projects import of_project
@@ -63,9 +65,7 @@ News = Callable[[Toolbox], Toolbox | None]
 """Given the tools that an agent has, the ones that it is to have; None to keep them. It runs in a thread."""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """How a turn ended: the words for the user, why it ended, and the whole turn for details."""
 
     text: str

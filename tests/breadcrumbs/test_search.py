@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.models.provider import Provider, provider_on_loopback, says
 from tests.record.conftest import NOW

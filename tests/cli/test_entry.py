@@ -161,7 +161,7 @@ def test_a_module_of_tools_that_cannot_be_imported_is_named(stage: Stage) -> Non
 
 ODD = """
 from toolwire import Tool
-from toolwire.protocol.values import replace
+from msgspec.structs import replace
 odd = replace(Tool("odd", "Odd."), description=5)
 """
 

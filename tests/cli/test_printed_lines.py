@@ -3,10 +3,10 @@
 import asyncio
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.stage import MODEL, Ran, Stage, scripted
 from toolwire.cli.entry.exits import Exit

@@ -7,7 +7,7 @@ from tests.cli.stage import scripted
 
 EVIL = "https://evil.example/page"
 TOOLS = '''
-from dataclasses import replace
+from msgspec.structs import replace
 from toolwire import Effect, Tier, tool
 
 @tool(effect=Effect.PURE)

@@ -15,7 +15,6 @@ WAY_IN = {
     "cli/entry/streams.py": "standard streams that cannot fail a command",
     "cli/entry/command.py": "options and arguments are read, and the command is called",
     "cli/commands/ask.py": "`ask`: the whole command, on one screen",
-    "protocol/values.py": "what all frozen values are made with",
     "cli/terminal/input.py": "piped text is read",
     "lazy.py": "what loads modules when they are first used",
     # The project and its settings.

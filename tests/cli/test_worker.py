@@ -15,7 +15,7 @@ from tests.cli.stage import LIMIT_S, Stage, scripted
 SOCKET = ".toolwire/sockets/shed.sock"
 GARDEN = '''
 import os, time
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from toolwire import Context, Effect, tool
 from toolwire.errors import Suspended

@@ -1,10 +1,10 @@
 """The ladder: exists, offered, tier, permissions, arguments, confirmation, limits."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Effect, Grant, Tier, Toolbox, ToolCall, tool
 from toolwire.decide.ladder import RUNGS, Case, Clearance, decide, explain, preflight

@@ -1,9 +1,9 @@
 """What the ladder says, and what an approval is bound to: the sentences that models and approvers read."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.decide.test_ladder import EVERYTHING, bash, case
 from toolwire import Effect, Grant, Tier, Toolbox, ToolCall, tool

@@ -1,11 +1,11 @@
 """The operator's rules: deny is final, asking wins over allowing, silence leaves it to the grant's autonomy."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolwire import Effect, Grant, Tier, Tool, Toolbox, ToolCall
 from toolwire.decide.ladder import Case, decide, explain

@@ -1,10 +1,10 @@
 """Grants that are shared or taken up again, and rulings at their edges."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Effect, Grant, Tier, Tool, tool
 from toolwire.decide.policy import grant_of_resumed, narrow_grant, ruling

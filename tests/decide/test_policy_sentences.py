@@ -1,9 +1,9 @@
 """Rulings at their edges, with the sentence that each of them says."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.decide.test_rule_spellings import ALLOW, ASK, BASH, DENY, OFFLINE, ONLINE, WRITE
 from toolwire import Grant, Tier

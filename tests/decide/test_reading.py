@@ -1,12 +1,12 @@
 """Shell texts that only read need no yes. Whatever is not known to read is taken to write."""
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolwire import Effect, Grant, Tier, Tool, Toolbox, ToolCall
 from toolwire.decide.ladder import Case, decide, explain

@@ -1,8 +1,7 @@
 """A rule that denies means the thing: every spelling of an address, values of any length, programs behind options."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Effect, Grant, Tier, Tool
 from toolwire.decide.addresses import address_fits

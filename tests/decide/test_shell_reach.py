@@ -1,8 +1,7 @@
 """What a shell text could change, show or fetch of what a rule denies, from whatever folder it runs in."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.decide.test_rule_spellings import ADMIN, ALLOW, ASK, BASH, DENY, OFFLINE, ONLINE, under_secrets
 from toolwire import Grant

@@ -1,9 +1,9 @@
 """The report behind `toolwire tools validate`."""
 
-import dataclasses
 from typing import Annotated, Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.define.conformance import report
 from toolwire.define.functions import tool
@@ -46,7 +46,7 @@ WITHOUT_DESCRIPTION = {"type": "object", "properties": {"path": {"type": "string
     ],
 )
 def test_each_shortcoming_is_reported_where_it_is(change: dict[str, Any], level: str, where: str, words: str) -> None:
-    found = report(dataclasses.replace(read, **change))
+    found = report(replace(read, **change))
     assert [(level, where)] == [(each.level, each.where) for each in found if words in each.message]
 
 

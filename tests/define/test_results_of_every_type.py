@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
+from msgspec import Struct
 from pydantic import BaseModel, Field, PlainSerializer, SecretStr
 
 from toolwire import Agent, tool
@@ -26,6 +27,11 @@ class Colour(enum.Enum):
 class Part:
     size: Decimal
     where: Path
+
+
+class Weight(Struct, frozen=True):
+    grams: Decimal
+    of: Part
 
 
 class Order(BaseModel):
@@ -57,6 +63,8 @@ CASES: list[tuple[Any, Any, Any]] = [
     (uuid.UUID, uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
     (Colour, Colour.RED, "red"),
     (Part, PART, {"size": "1.50", "where": "/a"}),
+    (Weight, Weight(Decimal(2), PART), {"grams": "2", "of": {"size": "1.50", "where": "/a"}}),
+    (list[Weight], [Weight(Decimal(2), PART)], [{"grams": "2", "of": {"size": "1.50", "where": "/a"}}]),
     (Order, ORDER, {"part": {"size": "1.50", "where": "/a"}, "raw": "x", "took": "P1D"}),
     (Row, {"price": Decimal(2)}, {"price": "2"}),
     (Point, Point(1, 2), [1, 2]),

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.define.functions import tool
 from toolwire.define.openai import tool_from_openai
 from toolwire.define.toolbox import DeferredTool, Toolbox
 from toolwire.errors import DefinitionError
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import replace
 
 
 def named(*names: str) -> list[Tool]:

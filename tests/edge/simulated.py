@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from toolwire.define.canonical import canonical
 from toolwire.edge.link import LastWill, MqttBroker, MqttLink, Pauses
 from toolwire.edge.link_contract import Incoming
@@ -17,7 +19,6 @@ from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.protocol.calls import Allowed, ToolCall
 from toolwire.protocol.context import Context
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import read_info, write_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, decode_command
 from toolwire.wire.mqtt.refusals import RefusedMessage

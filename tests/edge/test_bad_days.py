@@ -11,6 +11,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.stage import Stage
 from tests.edge.brokers import AnyBroker, running
@@ -41,7 +42,6 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Edge, Effect
-from toolwire.protocol.values import replace
 from toolwire.testing import call
 from toolwire.wire.mqtt.chunks import Chunk, ChunkJoiner, read_chunk, split_message
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.edge.brokers import AnyBroker, NatsMqtt, running
 from tests.edge.simulated import FAST, SimulatedDevice
@@ -29,7 +30,6 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.events import CallProgress, Event, OutputDelta
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Effect, Tool
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import Until
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore

@@ -51,7 +51,7 @@ _numbers = itertools.count(1)
 
 SERVED = """
 from tests.execute.served_tools import TOOLS, echo
-from toolwire.protocol.values import replace
+from msgspec.structs import replace
 
 TOOLS = [*(one for one in TOOLS if one is not echo), replace(echo, name="say_back")]
 """

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolwire.define.canonical import canonical
 from toolwire.edge.keys import PrivateKey, PublicKey, PublicKeys
@@ -88,7 +89,7 @@ def test_a_signed_command_is_read_as_it_was_written() -> None:
     assert isinstance(read, EdgeCommand)
     assert read.key_id == KEY.key_id
     assert (read.request_id, read.record_id, read.journal_key) == ("r-1", "rec-1", "rec-1")
-    assert read == EdgeCommand(**{name: getattr(COMMAND, name) for name in COMMAND.__slots__} | {"key_id": KEY.key_id})
+    assert read == replace(COMMAND, key_id=KEY.key_id)
     assert read_tool_request(read.payload) == ToolRequest("bash", {"command": "uptime", "n": 2**60}, 30.0)
 
 

@@ -1,10 +1,10 @@
 """A command may talk to servers in its own box, and to no service of this machine."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.egress.network import saying, serving
 from tests.egress.test_outward import needs_doors

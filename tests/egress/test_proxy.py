@@ -6,11 +6,12 @@ import ctypes
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import trustme
+from msgspec.structs import replace
 
 from tests.egress import ssrf
 from tests.egress.network import Answering, Heard, Names, Server, connector, saying, serving
@@ -75,7 +76,7 @@ async def door(
     noted: list[TrafficEvent] = []
     async with asyncio.timeout(20), serving(answering) as server:
         network = rules(server.port) if rules else [f"good.example:{server.port}"]
-        limits = replace(Caps(), **caps)  # type: ignore[arg-type]  # every cap is a number
+        limits = replace(Caps(), **caps)
         proxy = EgressProxy(path, network, connector=connector(HOSTS), caps=limits, audit=noted.append)
         async with proxy:
             yield Door(path, server, noted, proxy)

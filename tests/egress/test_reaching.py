@@ -8,12 +8,12 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 import httpcore2
 import pytest
 import trustme
+from msgspec.structs import replace
 
 from tests.egress import ssrf
 from tests.egress.network import (

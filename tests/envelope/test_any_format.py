@@ -5,6 +5,7 @@ import subprocess
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.envelope.stage import Stage
 from tests.forked import TE
@@ -13,7 +14,6 @@ from toolwire.deliver.envelope import Envelope, read
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import replace
 from toolwire.testing import ScriptedModel
 from toolwire.wire.encode.request import Dialect, encode_request
 from toolwire.wire.formats.registry import DIALECTS

@@ -5,11 +5,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.execute import served_tools
 from tests.execute.served_tools import SECRETS
@@ -24,7 +24,6 @@ from toolwire.protocol.context import CallInfo, Context, Recorder, Trial
 from toolwire.protocol.events import CallFinished, CallProgress, Event, OutputDelta
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import BusService, Edge, Grant, McpServer, Service, Target, Tool
-from toolwire.protocol.values import replace
 from toolwire.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parent.parent.parent
@@ -299,9 +298,7 @@ def test_every_field_of_a_context_is_data_that_travels_or_an_operation() -> None
     operations = {"report", "write", "canceled", "told", "recorder", "trial", "begins", "reveal"}
     stays = {"config", "ends_turn"}  # keys, for tools of this process alone; and what only a dispatcher is told
 
-    assert {field.name for field in fields(Context)} - operations - stays == {
-        field.name for field in fields(CallInfo)
-    } - {"is_trial"}  # fmt: skip
+    assert {*Context.__struct_fields__} - operations - stays == {*CallInfo.__struct_fields__} - {"is_trial"}
 
 
 def test_every_operation_of_a_context_is_in_this_suite() -> None:

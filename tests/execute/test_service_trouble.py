@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from msgspec.structs import replace
 
 from tests.execute import served_tools
 from toolwire import ToolResult, tool
@@ -23,7 +24,6 @@ from toolwire.protocol.calls import Allowed, ToolCall
 from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Service, Tool
-from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import MOST_BYTES, PROTOCOL, write_allowed, write_hello
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.bus.servers import NatsServer, running
 from tests.postgres_server import shared_server
@@ -27,7 +28,6 @@ from toolwire.fleet.worker import ToolWorker
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import BusService, Effect, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import replace
 from toolwire.record.contract import TurnSummary
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project

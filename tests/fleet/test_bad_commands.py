@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Fleet
 from tests.fleet.test_calls import command
@@ -12,7 +13,6 @@ from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.values import replace
 from toolwire.testing import call
 
 Break = Callable[[BusMessage], BusMessage]

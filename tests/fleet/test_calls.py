@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Fleet
 from toolwire import Context, tool
@@ -18,7 +19,6 @@ from toolwire.protocol.events import CallProgress
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.subjects import Subject
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.testing import call
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Fleet
 from toolwire import Limits, Tier, tool
@@ -13,7 +14,6 @@ from toolwire.hub.canceling import LOOK_AGAIN_S, cancel_turn
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.turns import EndReason
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from tests.fleet.conftest import Fleet
@@ -28,7 +29,6 @@ from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.subjects import Subject
 from toolwire.protocol.tools import Effect, Tool
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import call, says
@@ -201,7 +201,7 @@ def header(**fields: str) -> Callable[[BusMessage], BusMessage]:
 
 def parts(**more: Any) -> Callable[[ToolCallback], tuple[Any, ...]]:
     def change(one: ToolCallback) -> tuple[Any, ...]:
-        return (ToolCallback(**{name: getattr(one, name) for name in ToolCallback.__slots__} | more),)
+        return (ToolCallback(**{name: getattr(one, name) for name in ToolCallback.__struct_fields__} | more),)
 
     return change
 

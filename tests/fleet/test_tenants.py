@@ -6,6 +6,8 @@ import json
 import random
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.fleet.conftest import Fleet
 from toolwire import Tier, tool
 from toolwire.fleet.arrivals import Arrivals
@@ -17,7 +19,6 @@ from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard
-from toolwire.protocol.values import replace
 from toolwire.record.projects import of_project
 from toolwire.record.ready import in_turn
 from toolwire.testing import call

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Fleet
 from tests.fleet.test_calls import command
 from toolwire import tool
 from toolwire.protocol.tools import Effect, Tier
-from toolwire.protocol.values import replace
 from toolwire.testing import call
 
 

@@ -3,11 +3,11 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Grant, MemoryStore, Tier, tool
 from toolwire.deliver.questions import visible_json

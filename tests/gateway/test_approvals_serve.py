@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.stage import Stage
 from tests.gateway.test_approvals import CARD

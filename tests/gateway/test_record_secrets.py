@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.gateway.record_gateway import NOTE, RECORDS, Gateway, gateway_for, told
 from toolwire.breadcrumbs.rules.callers import Caller, Role
@@ -15,7 +16,6 @@ from toolwire.breadcrumbs.sealing import KeyFile, Sealer
 from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.breadcrumbs import RecordQuery, Sensitivity
 from toolwire.protocol.context import Context
-from toolwire.protocol.values import replace
 
 KEY = "sk-9f8e7d6c5b4a"
 CONFIG: dict[str, Any] = {

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loop.test_dispatched_calls import FAR, Fleet, agent, claimed, far, sent
 from toolwire import Agent, Code, Limits, Tier, Tool, ToolResult, tool
@@ -17,7 +18,6 @@ from toolwire.protocol.calls import Text
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import EndReason
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call, says
 

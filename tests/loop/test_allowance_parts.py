@@ -4,6 +4,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Grant, Limits, MemoryStore
 from toolwire.errors import BudgetSpent
@@ -16,7 +17,6 @@ from toolwire.protocol.chat import Reply, Request, Usage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import replace
 from toolwire.record.contract import UsageRequest
 from toolwire.testing import FrozenClock, ScriptedModel
 

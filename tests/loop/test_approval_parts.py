@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Approval, Grant, MemoryStore, Tier, Toolbox, tool
 from toolwire.hub.approvals import ApprovalGate
@@ -18,7 +19,6 @@ from toolwire.protocol.chat import Reply
 from toolwire.protocol.events import ApprovalAsked, Event
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForApproval
 from toolwire.testing import FrozenClock
 

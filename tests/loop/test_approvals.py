@@ -1,11 +1,11 @@
 """A call that needs people's word: it waits on record, runs as it was approved, or not at all."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Answer, Approval, Effect, Grant, MemoryStore, SqliteStore, Tier, Toolbox, ToolResult, tool
 from toolwire.errors import CannotResume, Suspended

@@ -1,6 +1,7 @@
 """Ending turns whose calls others hold, by itself: what is waited for, what is asked, and what the turn has used."""
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import MemoryStore
 from toolwire.deliver.endings import canceled_result
@@ -9,7 +10,6 @@ from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Limits, Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn
 from toolwire.record.contract import KeptTurn
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, ToolResult, tool
 from toolwire.errors import Fenced, Suspended
@@ -16,7 +17,6 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Edge, Effect, Tool
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import fields
 
 from toolwire import Agent, Approval, ToolCall, ToolResult, tool
 from toolwire.hub.event_hub import EventHub
-from toolwire.protocol.calls import NeedsApproval, Text
+from toolwire.protocol.calls import Allowed, NeedsApproval, Text
 from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, Reply, TextDelta, Usage
 from toolwire.protocol.events import (
     ApprovalAsked,
@@ -27,6 +27,7 @@ from toolwire.protocol.events import (
     TurnWaiting,
 )
 from toolwire.protocol.outcomes import Status
+from toolwire.protocol.tools import Tool
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until
@@ -91,7 +92,7 @@ def test_an_unknown_kind_of_event_is_told() -> None:
 
 def test_events_hold_only_values() -> None:
     """Nothing that only this process can use, such as a tool with its function."""
-    assert all(part.type != "Tool" and part.type != "Allowed" for event in EVENTS for part in fields(event))
+    assert all(part.type is not Tool and part.type is not Allowed for event in EVENTS for part in fields(event))
 
 
 async def test_one_hook_sees_all_turns_of_all_agents_that_share_it_in_order_and_with_their_place() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Grant, MemoryStore, Tier, Toolbox, tool
 from toolwire.errors import CannotResume, Fenced, NotFound, Suspended
@@ -18,7 +19,6 @@ from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.turns import EndReason, Limits, Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForApproval, ForTurn
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loop.test_dispatched_calls import Fleet, far
 from toolwire import Approval, Code, Grant, Limits, MemoryStore, Tier, Toolbox, ToolResult, tool
@@ -35,7 +36,6 @@ from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Agreement, Delivery, Edge, Effect, Service, Tool
 from toolwire.protocol.tracing import TraceContext
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult, ForTurn, Wait
 from toolwire.record.story import receipt
 from toolwire.testing import FrozenClock

@@ -1,6 +1,7 @@
 """The first part of a call's journey by itself: cards, rows about decisions, and passwords in addresses."""
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Grant, MemoryStore, Tier, Toolbox, tool
 from toolwire.deliver.secrets import NO_SECRETS
@@ -22,7 +23,6 @@ from toolwire.protocol.chat import Message, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import ENDS_TURN, USUAL, Agreement, Edge, Tool
 from toolwire.protocol.turns import NO_MODEL, Limits, Turn
-from toolwire.protocol.values import replace
 
 TERMINATE = AfterExecution.TERMINATE
 SECRET_URL = "https://ann:tiger77@example.test/x"

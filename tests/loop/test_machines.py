@@ -8,10 +8,10 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loop.test_liveness import launching, lines, owner, results_of
 from tests.record.conftest import migrated_server

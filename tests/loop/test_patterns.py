@@ -1,10 +1,10 @@
 """A yes for a pattern: it stands for its agent, project, tool and policy, until it expires or is taken back."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Answer, Approval, Grant, MemoryStore, SqliteStore, Tier, Tool, tool
 from toolwire.errors import Fenced, Suspended

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loop.test_dispatched_calls import Fleet, far
 from tests.loop.test_journey_parts import (
@@ -37,7 +38,6 @@ from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record.contract import Reservation
 

@@ -1,10 +1,10 @@
 """Every block of a conversation says where it comes from, and a turn that asks first says why."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Approval, Context, Effect, Grant, MemoryStore, SqliteStore, Tier, Tool, tool
 from toolwire.deliver.origins import LONGEST, MOST, origins, place

@@ -1,8 +1,7 @@
 """`next_step` as a pure question: the whole loop without a model, a tool or a clock."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Code, Delivery, Limits, Problem, Reply, Status, Text, ToolCall, ToolResult, Turn, Usage
 from toolwire.loop.limits import WARNING

@@ -1,9 +1,9 @@
 """`loop.step` where a tool ends a turn, or a turn must end with one, as pure questions."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loop.test_step import NOW, begun, results, stepped, wants
 from toolwire import Code, Delivery, Reply, Status, Text, ToolResult, Turn, Usage

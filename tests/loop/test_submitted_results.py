@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Limits, tool
 from toolwire.errors import DefinitionError
@@ -12,7 +13,6 @@ from toolwire.protocol.chat import Note, Request
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import InProcess
 from toolwire.protocol.turns import EndReason
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call, says
 

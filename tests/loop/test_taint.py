@@ -1,8 +1,7 @@
 """A turn that has read untrusted content asks before it acts."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Approval, Effect, Grant, MemoryStore, Tier, Toolbox, tool
 from toolwire.protocol.calls import NeedsApproval

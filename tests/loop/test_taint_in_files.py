@@ -4,11 +4,11 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Effect, Grant, MemoryStore, SqliteStore, Tier, Toolbox, tool
 from toolwire.execute.sandbox.engines import local_sandbox

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.loop.test_dispatched_calls import Fleet, far
 from toolwire import Agent, Approval, Context, Grant, Limits, MemoryStore, Tier, ToolResult, tool
@@ -28,7 +29,6 @@ from toolwire.protocol.events import (
 )  # fmt: skip
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import replace
 from toolwire.record.contract import TurnStats, UsageRequest
 from toolwire.testing import FrozenClock, ScriptedModel, call, says
 

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Approval, Grant, MemoryStore, Tier, Toolbox, tool
 from toolwire.errors import CannotResume, Fenced, NotFound, Suspended

@@ -1,10 +1,10 @@
 """How a model behind an API is told about tools, when its own way is not the one to use."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.agent import Agent
 from toolwire.errors import SettingsError

@@ -5,13 +5,13 @@ import gzip
 import inspect
 import json
 import logging
-from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Limits
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError

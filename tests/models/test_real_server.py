@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 
 import pytest
 import xllamacpp  # type: ignore[import-untyped]  # it ships no types
+from msgspec.structs import replace
 
 from toolwire.errors import ModelRefused
 from toolwire.models.http_chat import HttpChat

@@ -1,10 +1,10 @@
 """What a model said can be kept in a file and said again without the model."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError
 from toolwire.models.http_chat import HttpChat

@@ -1,10 +1,10 @@
 """The audit log shows what was done to it: by its chain, and by checkpoints kept elsewhere."""
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.protocol.records import AuditRow
 from toolwire.record.checkpoints import Checkpoint, faults, read, sign

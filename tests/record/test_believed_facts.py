@@ -4,11 +4,11 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from tests.postgres_server import PostgresServer, new_schema
 from toolwire.errors import CallHeld, Fenced, StoreError

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import Fenced, NotFound
 from toolwire.protocol.bus import AfterExecution
@@ -10,7 +11,6 @@ from toolwire.protocol.chat import Reply, ResultsMessage
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Agreement
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store, TurnStats
 
 from .conftest import NOW

@@ -4,12 +4,12 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.breadcrumbs import Record

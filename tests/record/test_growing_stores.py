@@ -2,11 +2,11 @@
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.record.samples import a_call, a_card, a_turn, success
 from toolwire.protocol.approvals import ApprovalCard

@@ -4,10 +4,10 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.protocol.approvals import Approval
 from toolwire.protocol.records import AuditRow

@@ -7,7 +7,7 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -22,6 +22,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
 from toolwire.errors import CallHeld, Fenced, StoreError
 from toolwire.protocol.calls import ToolResult

@@ -1,10 +1,10 @@
 """Leases of calls, in every store: one holder at a time, and its result is never lost."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import CallHeld, Fenced, NotFound
 from toolwire.protocol.chat import Reply

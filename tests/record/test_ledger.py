@@ -5,10 +5,11 @@ beside it, in which it does not hold.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.errors import CallHeld, Fenced, NotFound, StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
@@ -29,8 +30,7 @@ OTHER = "another-store"
 LONG = "n" * (LONGEST_NAME + 1)
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A kept turn, as the rules see it."""
 
     epoch: int = 1

@@ -2,9 +2,9 @@
 
 import gc
 import tracemalloc
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.record.samples import a_call, a_card, a_turn, success
 from toolwire import Agent, Grant, MemoryStore, tool

@@ -2,11 +2,11 @@
 
 import sqlite3
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import NotFound, StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope

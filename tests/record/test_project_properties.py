@@ -10,13 +10,13 @@ import hashlib
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope

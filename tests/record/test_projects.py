@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import NotFound
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.chat import Reply, UserMessage
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.turns import Ending, EndReason
-from toolwire.protocol.values import replace
 from toolwire.record.contract import LoopMetrics, Store, TurnStats
 from toolwire.record.projects import of_project
 

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.postgres_server import PostgresServer, new_schema
 from toolwire.errors import Conflict, NotFound, StoreError

@@ -1,10 +1,10 @@
 """What a model call may reserve: the rule that all stores ask."""
 
-from dataclasses import replace
 from math import inf
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.records import AuditRow, CallCard

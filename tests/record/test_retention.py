@@ -5,11 +5,11 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.record.conftest import database_server
 from tests.record.samples import a_call, a_card, a_row, a_turn, success

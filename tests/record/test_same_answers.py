@@ -7,11 +7,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.postgres_server import PostgresServer, new_schema
 from toolwire.errors import StoreError

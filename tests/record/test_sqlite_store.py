@@ -4,11 +4,11 @@ import asyncio
 import sqlite3
 import stat
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import Fenced, StoreUnavailable
 from toolwire.protocol.chat import Note, Reply

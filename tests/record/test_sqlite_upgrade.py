@@ -3,10 +3,10 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import StoreUnavailable
 from toolwire.protocol.approvals import Approval

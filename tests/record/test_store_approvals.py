@@ -1,10 +1,10 @@
 """What every store keeps about questions to people."""
 
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import Fenced, NotFound
 from toolwire.protocol.approvals import LONGEST_PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope

@@ -1,9 +1,9 @@
 """Calls in every store: written down once, ended once, never changed by whoever lost the turn."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import Fenced, NotFound, StoreError
 from toolwire.protocol.calls import ToolCall

@@ -1,8 +1,7 @@
 """Calls on their way to other processes, in every store: kept once, sent again with pauses, dropped when they ended."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import CallHeld, Fenced, NotFound
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
@@ -29,7 +28,7 @@ def to_send(card: CallCard, due: float = NOW, **parts: object) -> Dispatch:
     usual = Dispatch(
         card.project, card.turn_id, card.call.id, card.record_id, card.epoch, "cg.v1r4.p.c.cmd.tool.x", "{}", due, FAR
     )
-    return replace(usual, **parts)  # type: ignore[arg-type]
+    return replace(usual, **parts)
 
 
 async def due(store: Store, now: float, **named: str) -> list[tuple[str, int, bool]]:

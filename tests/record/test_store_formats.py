@@ -1,8 +1,7 @@
 """What every store keeps about how formats have worked."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import Store, TurnStats

@@ -1,9 +1,9 @@
 """What every store counts and audits, and the large bodies it keeps."""
 
 import hashlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import NotFound
 from toolwire.protocol.outcomes import Code, Status

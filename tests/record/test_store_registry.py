@@ -1,10 +1,10 @@
 """Registered tools and cards of results in every store: versions side by side, each project's own, written once."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import Conflict, NotFound, StoreError
 from toolwire.protocol.registrations import ResultCard, ToolRegistration

@@ -1,10 +1,11 @@
 """What turns use, in every store: while they run, when they end, and what their sub-agents hold."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.chat import Note, Reply, Usage

@@ -1,8 +1,7 @@
 """Turns in every store: how they began, what was said, who may go on, and what the next turn remembers."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import Fenced, NotFound, StoreError
 from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec

@@ -2,10 +2,10 @@
 
 import asyncio
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.errors import Fenced
 from toolwire.protocol.approvals import Approval, ApprovalCard

@@ -1,6 +1,6 @@
 """What is not over yet, counted alike by every store."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.records import Dispatch

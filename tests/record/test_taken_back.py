@@ -1,9 +1,9 @@
 """What is taken back while a turn waits does not count when it goes on, whatever store kept it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Approval, Context, Grant, Tier, Toolbox, tool
 from toolwire.errors import Suspended

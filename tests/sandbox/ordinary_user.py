@@ -12,8 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.sandbox.engines import local_sandbox

@@ -4,11 +4,11 @@ import asyncio
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from msgspec.structs import replace
 
 from tests.sandbox.conftest import ENGINES, facts, git, names, needs, report
 from toolwire.errors import SandboxUnavailable, ToolFailure

@@ -6,10 +6,10 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests import forked
 from toolwire import Agent, Approval, Grant, SqliteStore, Tier, tool

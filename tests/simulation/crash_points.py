@@ -8,9 +8,8 @@ names the defence of `planted` without which that is not so.
 `tests/crash_points.py` lists all points of the protocol, also those that are hit elsewhere.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from toolwire.protocol.values import dataclass
 
 
 class Fault(StrEnum):

@@ -4,9 +4,8 @@ A run in which everything goes wrong at once shows less than many runs with a fe
 undone by the next.
 """
 
+from dataclasses import dataclass
 from random import Random
-
-from toolwire.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

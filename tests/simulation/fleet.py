@@ -5,6 +5,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from operator import itemgetter
 from random import Random
 from typing import Any
@@ -43,7 +44,6 @@ from toolwire.protocol.approvals import Approval
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Limits, Turn
-from toolwire.protocol.values import dataclass
 from toolwire.record.projects import of_project
 
 PAUSES_S = (1.0, 3.0, 6.0, 10.0)

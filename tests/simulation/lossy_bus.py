@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.crash_points import Fault
@@ -13,7 +14,6 @@ from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, BusHealth
 from toolwire.errors import BusUnavailable
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import filter_matches
-from toolwire.protocol.values import dataclass
 
 _REPORT = ".execution.report"
 DEDUPE_S = 20.0

@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
+from msgspec.structs import replace
+
 from toolwire import agent
 from toolwire.assemble import turn_runner
 from toolwire.bus.contract import Delivered
@@ -33,7 +35,6 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.tools import InProcess
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record import ledger, ready
 from toolwire.record.contract import DueDispatch

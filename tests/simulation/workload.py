@@ -6,8 +6,11 @@ the seed says for each step, however often it is asked, and looks whether all th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from tests.simulation.virtual_loop import PROCESS
 from toolwire import Tier, tool
@@ -17,7 +20,6 @@ from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Delta, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.tools import BusService, Effect, Tool
-from toolwire.protocol.values import dataclass, replace
 from toolwire.testing import call, says
 from toolwire.toolbox.agents.workers import DEEPEST
 

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.egress.network import Heard, Server, connector, serving
 from toolwire import Agent, Grant, Tier, ToolResult

@@ -1,13 +1,13 @@
 """Tools about the machine itself, through the command line: its sensors, its pins, and what it lacks, said plainly."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gpiozero
 import pytest
 from gpiozero.pins.mock import MockFactory
+from msgspec.structs import replace
 
 from tests.cli.conftest import Inside, inside  # noqa: F401 - a fixture
 from toolwire import Effect, Grant, Tier

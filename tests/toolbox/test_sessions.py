@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Agent, Grant, MemoryStore, Tier, Tool, tool
 from toolwire.define.conformance import report
@@ -18,7 +19,6 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Autonomy
 from toolwire.protocol.tools import Effect
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says

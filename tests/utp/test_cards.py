@@ -1,13 +1,13 @@
 """The cards of a call and of its result: read forgivingly about outcomes, never about whose call it was."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.utp.samples import (
     CALL_CARD,

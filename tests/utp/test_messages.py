@@ -1,13 +1,13 @@
 """Commands, callbacks and wakeups: read from payload and headers, written to both, refused with reasons."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.utp.samples import CALLBACK, COMMAND, PMO_COMMAND, WAKEUP, a_while, callbacks, commands, json_values
 from toolwire.protocol.bus import AfterExecution, BusMessage

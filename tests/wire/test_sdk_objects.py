@@ -1,12 +1,12 @@
 """What the providers' own SDKs hand to their users: read like the JSON they were made of, whole and streamed."""
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from tests.models.provider import Provider, provider_on_loopback, says
 from toolwire.protocol.chat import Reply, Usage
@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[Provider]:
 def seen(reply: Reply) -> dict[str, Any]:
     """Everything but the form in which it came."""
     calls = [(call.name, call.arguments, call.alias, call.fault) for call in reply.calls]
-    return dataclasses.asdict(dataclasses.replace(reply, raw=None, calls=())) | {"calls": calls}
+    return asdict(replace(reply, raw=None, calls=())) | {"calls": calls}
 
 
 def holds_the_answer(reply: Reply, sdk: Sdk) -> None:

@@ -1,9 +1,9 @@
 """What single providers demand beyond the shape of their messages."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.protocol.calls import Text, ToolResult
 from toolwire.protocol.chat import Note, Reply, Request, ResultsMessage, UserMessage

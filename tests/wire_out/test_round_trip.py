@@ -1,6 +1,5 @@
 """What is written can be read: calls survive every dialect, and a history made on one provider replays on any other."""
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 from benchmarks.roundtrip import TOOLS, as_answer, random_call, read_back, survived
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage

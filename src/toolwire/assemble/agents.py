@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from toolwire.agent import Agent
 from toolwire.assemble.agent_names import accounts_of, agents_of
 from toolwire.assemble.devices import (
@@ -37,7 +39,6 @@ from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.context import Context
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import WORKFLOW_MODEL, Turn, TurnKind
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 

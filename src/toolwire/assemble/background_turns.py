@@ -6,6 +6,8 @@ What is begun is kept first, so that any process takes it up; the same work begu
 
 import json
 
+from msgspec.structs import replace
+
 from toolwire.agent import Agent
 from toolwire.assemble.agent_names import AGENT, GENERAL
 from toolwire.assemble.agents import open_agent
@@ -26,7 +28,6 @@ from toolwire.protocol.breadcrumbs import Record
 from toolwire.protocol.budgets import least
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import WORKFLOW_MODEL
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.toolbox.agents.delegation import ask_before_effects
 from toolwire.wire.codecs.stored import read_grant

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from toolwire.assemble.project import ProjectFolder, secret_in
 from toolwire.edge.keys import PrivateKey, PublicKey, PublicKeys
 from toolwire.edge.link import MqttBroker, MqttLink, client_tls
@@ -31,7 +33,6 @@ from toolwire.edge.orchestrator.unexpected import UnexpectedReports
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.tools import Tier, Tool
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.toolbox.agents.workers import DeviceView
 from toolwire.toolbox.user.canvas import Node

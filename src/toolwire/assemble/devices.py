@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolwire.assemble.project import ProjectFolder
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.tools import Edge, Tool
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 
 if TYPE_CHECKING:

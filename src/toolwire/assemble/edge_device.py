@@ -3,9 +3,10 @@
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.tools import tool_dependencies, toolbox_of

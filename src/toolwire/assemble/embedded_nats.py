@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from toolwire.assemble.buses import user_key
 from toolwire.assemble.nats_files import NatsFiles, NatsPlan, users_of, write_nats_files
 from toolwire.assemble.project import ProjectFolder
@@ -21,7 +23,6 @@ from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import nats_bus, streams_named
 from toolwire.bus.nats_permissions import NatsRole
 from toolwire.errors import BusUnavailable, SettingsError
-from toolwire.protocol.values import dataclass
 
 FOLDER = "nats"
 LOG = "server.log"
@@ -31,8 +32,7 @@ _HOST = "127.0.0.1"
 _FREE_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedNats:
+class EmbeddedNats(Struct, frozen=True):
     """A server that can be started, and how each role logs in."""
 
     program: ChildProgram

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 
+from msgspec import Struct
+
 from toolwire.protocol.events import EventEnvelope
-from toolwire.protocol.values import dataclass
 from toolwire.record.contract import KeptEvent, Place
 from toolwire.wire.codecs.events import name_of, write_envelope
 from toolwire.wire.encode.outbound import Json, to_json
@@ -26,8 +27,7 @@ MOST_IN_ALL = 64 * 1024 * 1024
 _OVERHEAD = 256  # bytes that an event takes beside its text
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
+class LoggedEvent(Struct, frozen=True):
     """An event as it is sent. One without `id` is about the turn, not a part of it, and is not asked for again."""
 
     number: int

@@ -6,19 +6,19 @@ Keys and certificates that lie there already are kept, so a project can be added
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from toolwire.bus.certificates import Certificate, certified_hosts, is_certified, new_authority, sign_server
 from toolwire.bus.key_files import PRIVATE, PUBLIC, write_whole
 from toolwire.bus.nats_config import NatsCluster, NatsNode, server_config
 from toolwire.bus.nats_permissions import NatsRole, NatsUser
 from toolwire.bus.nkeys import UserKey
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import dataclass
 
 CA_CERT, CA_KEY = "ca.pem", "ca.key"
 
 
-@dataclass(frozen=True, slots=True)
-class NatsPlan:
+class NatsPlan(Struct, frozen=True):
     """What is to be written: addresses of servers, who may log in, names and size of streams."""
 
     addresses: tuple[tuple[str, int], ...]
@@ -29,8 +29,7 @@ class NatsPlan:
     tls: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class NatsFiles:
+class NatsFiles(Struct, frozen=True):
     """What was written: the cluster, and where its files are."""
 
     cluster: NatsCluster

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass
 from toolwire.record.projects import DEFAULT
 from toolwire.settings import Layer, Settings, Untrusted, load, state_folder, trust, user_folder
 from toolwire.toolbox.registry import reads_skills

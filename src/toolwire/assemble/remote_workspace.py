@@ -7,8 +7,9 @@ when the first of them runs, and closed with the tools. The record, plans and pa
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module

@@ -1,11 +1,12 @@
 """What a request wants of a project: one of its agents, one of its models, some of its tools."""
 
+from msgspec.structs import replace
+
 from toolwire.agent import Agent
 from toolwire.assemble.agent_names import AGENT, agents_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.define.nearest import nearest
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import replace
 from toolwire.settings import ModelChoice
 
 

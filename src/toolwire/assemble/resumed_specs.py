@@ -7,6 +7,8 @@ taken back since.
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwire.assemble.agent_names import agents_of
 from toolwire.assemble.project import ProjectFolder, open_project
 from toolwire.assemble.specs import choice_for, model_spec
@@ -15,7 +17,6 @@ from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.budgets import Budget, least
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import replace
 
 
 def project_again(turn: Turn, flags: Mapping[str, Any], project: ProjectFolder) -> ProjectFolder:

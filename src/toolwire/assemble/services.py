@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolwire.assemble.project import ProjectFolder, secret_in
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
@@ -14,7 +16,6 @@ from toolwire.lazy import lazy_module
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.subjects import CHANNEL_MARK, PROJECT_MARK, ROOT, VERSION, BadSubject, check_token
 from toolwire.protocol.tools import BusService, Tool
-from toolwire.protocol.values import replace
 from toolwire.settings import Layer, ServiceSettings
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolwire.assemble.agent_names import AGENT
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.tools import toolbox_of
@@ -23,7 +25,6 @@ from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import WORKFLOW_MODEL
-from toolwire.protocol.values import replace
 from toolwire.settings import Layer, ModelChoice
 from toolwire.settings.schema import Profile
 from toolwire.toolbox.registry import PERMISSIONS

@@ -4,6 +4,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolwire.agent import Agent
 from toolwire.assemble.agent_names import GENERAL, WORKFLOW
 from toolwire.assemble.devices import pinned_toolbox
@@ -16,7 +18,6 @@ from toolwire.protocol.agents import ModelSpec
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import WORKFLOW_MODEL
-from toolwire.protocol.values import replace
 from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.workers import SubAgentProfile
 

@@ -12,12 +12,11 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct, field
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -32,8 +31,7 @@ Tell = Callable[[str, str], None]
 """Told the name of a child and a line about it, or of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildProgram:
+class ChildProgram(Struct, frozen=True):
     """A program to run: its name for people, its command, and its environment.
 
     What it says is told line by line, or goes to `log`. `fds` stay open in it. `ready` waits until it can be used.
@@ -49,8 +47,7 @@ class ChildProgram:
     stops_by: signal.Signals = signal.SIGTERM
 
 
-@dataclass(slots=True)
-class Supervisor:
+class Supervisor(Struct):
     """`async with Supervisor(tell) as children: await children.keep(program)`; all are stopped at the end."""
 
     tell: Tell

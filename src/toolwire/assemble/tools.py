@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from toolwire.assemble.devices import device_tools, tools_of_known_devices
 from toolwire.assemble.known_names import require_known_names
@@ -162,9 +163,12 @@ def _search_of(project: ProjectFolder) -> Any:
         raise SettingsError(f"{wrong}; search.url and search.key_env say them") from None
 
 
+_DEFAULT_TIMEOUT_S = Tool("", "").timeout_s
+
+
 def _with_timeout(timeout_s: float, tool: Tool) -> Tool:
     """A tool that names no time itself (neither directly nor by its category) gets the time of the settings."""
-    unnamed = not tool.category and tool.timeout_s == Tool.__dataclass_fields__["timeout_s"].default
+    unnamed = not tool.category and tool.timeout_s == _DEFAULT_TIMEOUT_S
     return replace(tool, timeout_s=min(timeout_s, tool.max_timeout_s)) if unnamed else tool
 
 

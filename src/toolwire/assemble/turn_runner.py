@@ -11,8 +11,10 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
 from operator import itemgetter
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import Fenced, NotFound, Suspended, ToolwireError
@@ -20,7 +22,6 @@ from toolwire.fleet.outage_log import OutageLog
 from toolwire.hub.detached import settle_detached
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
-from toolwire.protocol.values import dataclass
 from toolwire.protocol.waits import Wait
 from toolwire.record.contract import Store, TurnSummary
 from toolwire.record.projects import DEFAULT, ProjectStore, of_project
@@ -54,8 +55,7 @@ SWEEP_S = 30.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RanTurn:
+class RanTurn(Struct, frozen=True):
     """What came of a turn that was taken up: it ended, waits again, or could not be resumed (`error` says why)."""
 
     turn_id: str

@@ -11,6 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.assemble.agents import open_agent, open_agent_of
 from toolwire.assemble.bus_link import BusLink
 from toolwire.assemble.devices import holding_devices
@@ -32,7 +35,6 @@ from toolwire.hub.canceling import cancel_turn, turns_waited_for
 from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import KeptEvent, KeptTurn, Store
 
 _KEYED_TURNS = uuid.UUID("6f1c9a52-7d0e-4f0b-9f53-1f2f6f0f8a11")
@@ -44,8 +46,7 @@ class KeyReused(StoreError):
     """An idempotency key was used for another request before."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewTurn:
+class NewTurn(Struct, frozen=True):
     """What a turn is begun with. Of the project's tools it has all, or only the named ones.
 
     The agent is the one that answers at the terminal, or another one of the project. The model is the agent's own, or

@@ -11,6 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.new_records import NewRecord, fields_of, read_new_record
 from toolwire.breadcrumbs.rules.callers import Caller
 from toolwire.breadcrumbs.rules.schemas import SCHEMA_DEF, is_reserved
@@ -19,7 +22,6 @@ from toolwire.define.service_files import read_tables
 from toolwire.errors import Conflict, DefinitionError, InvalidRecord, KeySpent, NotPermitted
 from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import LONGEST_TAG, Record, RecordQuery, Sensitivity
-from toolwire.protocol.values import dataclass, replace
 
 MOST_FILES, MOST_RECORDS = 1_000, 10_000
 _MOST_TIMES = 100
@@ -27,8 +29,7 @@ _TAG = "bootstrap:"
 _SCHEMA_NAME = lazy_pattern(r"\bschema_name\b", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordEntry:
+class RecordEntry(Struct, frozen=True):
     """One record of a file, with the line on which its type stands."""
 
     file: str
@@ -37,8 +38,7 @@ class RecordEntry:
     identity: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedRecord:
+class LoadedRecord(Struct, frozen=True):
     """What came of an entry: created, updated, unchanged or failed (`error` says why)."""
 
     entry: RecordEntry

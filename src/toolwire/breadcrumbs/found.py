@@ -2,12 +2,12 @@
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
-from toolwire.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRecord:
+class FoundRecord(Struct, frozen=True):
     """A record that a search found: how well it fits, the best near 1, and the method that found it."""
 
     record: Record

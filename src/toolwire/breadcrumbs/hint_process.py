@@ -22,11 +22,12 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import IO, Any
 
+from msgspec import Struct
+
 from toolwire.breadcrumbs.rules.hints.reading import read_hints
 from toolwire.breadcrumbs.rules.hints.view import filter_context, transform_context
 from toolwire.define.soundness import as_bytes
 from toolwire.errors import InvalidRecord
-from toolwire.protocol.values import dataclass
 
 WAIT_S = 20.0
 """How long an answer is awaited. The process ends itself after half a second of processor time, so this is for a
@@ -45,8 +46,7 @@ _TOO_LARGE = "they need too much memory"
 _ENDINGS = {-signal.SIGPROF: _TOO_LONG, -signal.SIGABRT: _TOO_LARGE, -signal.SIGSEGV: "their engine failed"}
 
 
-@dataclass(frozen=True, slots=True)
-class LlmView:
+class LlmView(Struct, frozen=True):
     """What a model is shown of a record's context. `note` says why hints were not applied, where they were not."""
 
     context: Any

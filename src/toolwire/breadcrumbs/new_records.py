@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import orjson
+from msgspec import Struct
 
 from toolwire.breadcrumbs.rules.hints.reading import read_hints
 from toolwire.breadcrumbs.rules.schemas import check_schema_name
@@ -24,7 +25,6 @@ from toolwire.protocol.breadcrumbs import (
     Sensitivity,
     Visibility,
 )
-from toolwire.protocol.values import dataclass
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -36,8 +36,7 @@ PATCHABLE = ("title", "tags", "context", "llm_hints", "visibility", "sensitivity
 FIELDS = ("schema_name", *PATCHABLE)
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
+class NewRecord(Struct, frozen=True):
     """What a record is created with. `read_new_record` makes one of what a client sent."""
 
     schema_name: str

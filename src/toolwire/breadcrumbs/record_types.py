@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jsonschema_rs import ValidationError, Validator
+from msgspec import Struct
 
 from toolwire.breadcrumbs.new_records import check_hints
 from toolwire.breadcrumbs.rules.schemas import SCHEMA_DEF, defined_by, defining_tag
@@ -21,7 +22,6 @@ from toolwire.define.references import is_recursive
 from toolwire.define.schemas import compile_schema
 from toolwire.errors import DefinitionError, InvalidRecord
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
-from toolwire.protocol.values import dataclass
 from toolwire.record.contract import RecordStore
 
 JSON_SCHEMA = "json_schema"
@@ -31,8 +31,7 @@ _MOST_STEPS = 50_000
 _MOST_KNOWN = 256
 
 
-@dataclass(frozen=True, slots=True)
-class RecordType:
+class RecordType(Struct, frozen=True):
     """A type as a record defines it. Without a schema, every object is a context of it."""
 
     name: str

@@ -15,6 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 from uuid import UUID, uuid4, uuid5
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.new_records import NewRecord, read_new_record
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller, Role
 from toolwire.breadcrumbs.rules.responses import with_session
@@ -40,7 +43,6 @@ from toolwire.breadcrumbs.service import RecordService
 from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted, StoreUnavailable, ToolwireError
 from toolwire.plan.references import BadReference, resolve
 from toolwire.protocol.breadcrumbs import Record, RecordQuery
-from toolwire.protocol.values import dataclass, replace
 
 MOST_SCHEDULES = 10_000
 """Of a project; older ones are not fired, which the log says."""
@@ -60,8 +62,7 @@ _FIRINGS = UUID("0d9c1c2e-3f0a-4b57-9a64-5be0c7d1a2f3")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledWork:
+class ScheduledWork(Struct, frozen=True):
     """What a firing is to begin as a turn with this id, for the schedule of this record."""
 
     turn_id: str
@@ -79,8 +80,7 @@ class BeginWork(Protocol):
     def __call__(self, work: ScheduledWork) -> Awaitable[None]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSchedule:
+class ListedSchedule(Struct, frozen=True):
     """A schedule as it stands. `fault` says why it cannot be used."""
 
     record: Record

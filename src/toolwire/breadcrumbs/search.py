@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.found import FoundRecord
 from toolwire.breadcrumbs.project_vectors import LONGEST_EMBEDDED, Embedding, ProjectVectors
 from toolwire.breadcrumbs.rules.ranking import fuse, rank_by_words, word_weights
@@ -22,7 +24,6 @@ from toolwire.breadcrumbs.rules.words import WordMatch, match_of, narrowed, sear
 from toolwire.errors import ModelError, SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.breadcrumbs import RecordQuery
-from toolwire.protocol.values import replace
 from toolwire.record.contract import RecordIndexStore
 from toolwire.record.record_rules import NUMBERS_AT_ONCE, number_of
 

@@ -11,10 +11,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import field
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from toolwire.breadcrumbs.definition_checks import check_agent_name, check_definition
@@ -60,7 +61,6 @@ from toolwire.errors import Conflict, InvalidRecord, NotFound, NotPermitted, Set
 from toolwire.protocol.breadcrumbs import Record, RecordChange, RecordQuery, Sensitivity
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow
-from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import AuditStore, Numbered, RecordIndexStore, RecordStore
 
 _log = logging.getLogger(__name__)
@@ -87,8 +87,7 @@ class SecretSealer(Protocol):
     def signing_keys(self, record_id: str) -> list[str]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRules:
+class RecordRules(Struct, frozen=True):
     """What a project sets about its records. With `strict`, a type has to be defined before records of it are kept."""
 
     strict: bool = False

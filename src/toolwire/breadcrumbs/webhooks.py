@@ -20,6 +20,9 @@ from itertools import islice
 from typing import Any, Protocol
 from uuid import UUID, uuid4, uuid5
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.record_json import record_object
 from toolwire.breadcrumbs.rules.access import may_see, shown_to
@@ -45,7 +48,6 @@ from toolwire.errors import Conflict, InvalidRecord, NotFound, StoreError, Toolw
 from toolwire.execute.webhook import PostOutcome
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordChange, RecordQuery, Visibility
-from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import LockStore, Numbered, RecordStore
 from toolwire.wire.encode.outbound import to_json
 
@@ -80,16 +82,14 @@ class WebhookStore(RecordStore, LockStore, Protocol):
     """What deliveries need of a store."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Hook:
+class _Hook(Struct, frozen=True):
     """A subscription with an address, and the record that says it."""
 
     record: Record
     wanted: RecordSubscription
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True):
     """A delivery that is kept to be tried again, and the record that keeps it."""
 
     delivery: WebhookDelivery

@@ -10,24 +10,21 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 AUTHORITY_DAYS = 3_650
 SERVER_DAYS = 825
 _CLOCKS_DIFFER = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """A certificate and its private key, as PEM."""
 
     cert: bytes
     key: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SigningRequest:
+class SigningRequest(Struct, frozen=True):
     """A request for a certificate (PKCS 10), and the private key that stays where it was made, as PEM."""
 
     request: bytes

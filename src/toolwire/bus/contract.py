@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from msgspec import Struct
+
 from toolwire.protocol.bus import BusMessage
-from toolwire.protocol.values import dataclass, fast_frozen
 
 MAX_BYTES = 1_000_000
 """Of a message with its headers and subject: a little below what a NATS server takes by itself."""
@@ -17,9 +18,7 @@ MOST_UNHEARD = 1_000
 """So many streamed messages wait for a listener; more are lost."""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class BusHealth:
+class BusHealth(Struct, frozen=True):
     """How a bus is: whether messages can be sent now, how often it came back, and what was wrong last."""
 
     connected: bool

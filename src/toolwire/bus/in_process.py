@@ -9,19 +9,19 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from msgspec import Struct
+
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, MOST_UNHEARD, BusHealth, size_of
 from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import Subject, check_filter, check_token, filter_matches
-from toolwire.protocol.values import dataclass
 
 MOST_MESSAGES = 10_000
 DEDUPE_WINDOW_S = 120.0
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """A message on its way under one durable name."""
 
     message: BusMessage

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.bus.nats_permissions import ALL_PROJECTS, NatsUser, permissions_of
-from toolwire.protocol.values import dataclass
 
 ROUTE_PORT_OFFSET = 2_000
 HEALTH_PORT_OFFSET = 4_000
@@ -21,8 +22,7 @@ SYNC_NOTE = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
-class NatsNode:
+class NatsNode(Struct, frozen=True):
     """One server: where it listens, the folder that holds its messages, and the files for TLS, "" without it."""
 
     name: str
@@ -46,8 +46,7 @@ class NatsNode:
         return f"{'tls' if self.cert else 'nats'}://{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class NatsCluster:
+class NatsCluster(Struct, frozen=True):
     """Servers that belong together, who may log in, by public key, and how much each project may keep."""
 
     nodes: tuple[NatsNode, ...]

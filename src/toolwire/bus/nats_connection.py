@@ -10,13 +10,13 @@ import socket
 import ssl
 from typing import Any
 
+from msgspec import Struct
 from nats.aio.client import Client
 from nats.errors import AuthorizationError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, ServiceUnavailableError
 
 from toolwire.bus.nkeys import UserKey
-from toolwire.protocol.values import dataclass
 
 _IN_INBOX = re.compile(r"[A-Za-z0-9_-]+")
 _PREFIX = "nats: "
@@ -26,8 +26,7 @@ _TLS_NOISE = "eof_received() has no effect"
 logging.getLogger("asyncio").addFilter(lambda record: _TLS_NOISE not in record.getMessage())
 
 
-@dataclass(frozen=True, slots=True)
-class NatsServers:
+class NatsServers(Struct, frozen=True):
     """Where the broker is and how to log in: `NatsServers(("nats://127.0.0.1:4222",))`."""
 
     urls: tuple[str, ...]

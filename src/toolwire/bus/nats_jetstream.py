@@ -10,9 +10,11 @@ A broker that comes back without its streams gets them anew, by the next message
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import replace as with_fields
 from typing import Any, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
@@ -42,7 +44,6 @@ from toolwire.bus.nats_pull import NatsPull
 from toolwire.errors import BrokerNotReady, BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject, check_filter, check_token
-from toolwire.protocol.values import dataclass
 
 T = TypeVar("T")
 CONNECT_S = 5.0
@@ -64,8 +65,7 @@ _ID_HEADER = "Nats-Msg-Id"
 _DAY_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPlan:
+class StreamPlan(Struct, frozen=True):
     """A stream of one category of messages, and what bounds it. Of more, the oldest are forgotten."""
 
     category: Category
@@ -75,7 +75,7 @@ class StreamPlan:
     name: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or f"{ROOT}_{self.category.value}_{VERSION}")
+        force_setattr(self, "name", self.name or f"{ROOT}_{self.category.value}_{VERSION}")
 
     @property
     def subjects(self) -> str:
@@ -108,8 +108,7 @@ def streams_named(commands: str, events: str, replicas: int, max_bytes: int) -> 
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerState:
+class BrokerState(Struct, frozen=True):
     """What a process that logs in finds: the server, and how many messages each stream has and servers keep them."""
 
     server: str
@@ -346,7 +345,7 @@ class NatsBus:
             await self._require_replicas(plan, self._js.add_stream(plan.config()))
         else:
             if (found.config.num_replicas or 1) < plan.replicas:
-                more = replace(found.config, num_replicas=plan.replicas)
+                more = with_fields(found.config, num_replicas=plan.replicas)
                 await self._require_replicas(plan, self._js.update_stream(more))
 
     async def _require_replicas(self, plan: StreamPlan, request: Coroutine[Any, Any, Any]) -> None:

@@ -8,8 +8,9 @@ so a role that must not read reports cannot make a consumer for them either.
 from collections.abc import Iterable
 from enum import StrEnum
 
+from msgspec import Struct
+
 from toolwire.protocol.subjects import ROOT, VERSION, Category, check_token
-from toolwire.protocol.values import dataclass
 
 ALL_PROJECTS = "*"
 """In place of a project: one account in which every project is reached, for processes that serve all of them."""
@@ -25,8 +26,7 @@ class NatsRole(StrEnum):
     SERVICE = "service"
 
 
-@dataclass(frozen=True, slots=True)
-class NatsUser:
+class NatsUser(Struct, frozen=True):
     """Someone who may log in: a role in a project; a tool service gets the calls of one target only."""
 
     project: str
@@ -50,8 +50,7 @@ class NatsUser:
         return f"service-{self.target}" if self.role is NatsRole.SERVICE else "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(Struct, frozen=True):
     """The subjects to which a user may publish and subscribe; all others are refused."""
 
     publish: tuple[str, ...]

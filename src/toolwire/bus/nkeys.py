@@ -9,9 +9,9 @@ import binascii
 import re
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import Struct
 
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import dataclass
 
 _SEED, _USER = 18 << 3, 20 << 3
 _SEED_PREFIX = bytes([_SEED | _USER >> 5, (_USER & 31) << 3])
@@ -20,8 +20,7 @@ _JWT_TEXT = re.compile(r"BEGIN NATS USER JWT-+\s+(ey[\w.=-]+)\s")
 _PADDING = "======"
 
 
-@dataclass(frozen=True, slots=True)
-class UserKey:
+class UserKey(Struct, frozen=True):
     """The key of a user. `jwt` is what an operator signed about the user, where servers read users from such texts."""
 
     private: Ed25519PrivateKey

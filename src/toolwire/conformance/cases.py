@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.define.canonical import digest
 from toolwire.protocol.bus import AfterExecution, BusMessage
 from toolwire.protocol.subjects import Subject
-from toolwire.protocol.values import dataclass
 from toolwire.wire.utp.cards import ToolCallCard, encode_call_card
 from toolwire.wire.utp.fields import COMMAND_FIELDS
 from toolwire.wire.utp.messages import CallOrigin, ToolCommand, encode_command
@@ -31,8 +32,7 @@ class Expect(Enum):
     NOT_RUN = "not run the call"
 
 
-@dataclass(frozen=True, slots=True)
-class TestedService:
+class TestedService(Struct, frozen=True):
     """What is tested: the subject of a service, the tool, and arguments with which a call of it succeeds."""
 
     subject: Subject
@@ -50,8 +50,7 @@ class TestedService:
         return filled
 
 
-@dataclass(frozen=True, slots=True)
-class ProtocolCase:
+class ProtocolCase(Struct, frozen=True):
     """One call. `card` is what the endpoint serves for its pointer, None for nothing. It is sent `times` times.
 
     The endpoint refuses its first reads and writes with 503 where it is told to.

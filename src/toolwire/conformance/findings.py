@@ -3,18 +3,18 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from toolwire.conformance.cases import Expect, ProtocolCase
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.outcomes import Status
-from toolwire.protocol.values import dataclass
 from toolwire.wire.utp.cards import ToolResultCard, result_card_violations
 from toolwire.wire.utp.fields import CALLBACK_FIELDS
 from toolwire.wire.utp.messages import ToolCallback, callback_violations
 from toolwire.wire.utp.violations import Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenCard:
+class WrittenCard(Struct, frozen=True):
     """A card that a service has written, at which address, and when. `kept` is False for one that was refused."""
 
     card_id: str
@@ -24,8 +24,7 @@ class WrittenCard:
     kept: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedReport:
+class ReceivedReport(Struct, frozen=True):
     """A message at the subject of reports, and when it came."""
 
     message: BusMessage
@@ -33,8 +32,7 @@ class ReceivedReport:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedAnswers:
+class ObservedAnswers(Struct, frozen=True):
     """All that a service did. `effects` is what its calls left behind, None where that is not known."""
 
     written: Sequence[WrittenCard]
@@ -42,8 +40,7 @@ class ObservedAnswers:
     effects: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """How a case ended. `wrong` says what is wrong with it; `skipped` why it was not tried."""
 
     name: str

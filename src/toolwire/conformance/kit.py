@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -30,7 +31,6 @@ from toolwire.conformance.findings import (
 from toolwire.errors import BusUnavailable, SettingsError
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import Category, Subject
-from toolwire.protocol.values import dataclass
 from toolwire.wire.utp.messages import decode_callback
 
 _LOOK_S = 0.05
@@ -43,8 +43,7 @@ DRAIN = ("drain", "On SIGTERM the call that is being run is finished, and the pr
 ACKED = ("acknowledged", "Every command is acknowledged, also those that are refused", "the-bus")
 
 
-@dataclass(frozen=True, slots=True)
-class KitOptions:
+class KitOptions(Struct, frozen=True):
     """What to test, and how. `command` starts the service; without one it must be running already.
 
     `effects` is a file in which every run of the tool leaves its arguments, or a part of them with the nonce.

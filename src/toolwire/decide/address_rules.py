@@ -2,17 +2,17 @@
 
 from collections.abc import Collection
 
+from msgspec import Struct
+
 from toolwire.decide.addresses import address_fits
 from toolwire.decide.families import RuleReach, reach
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.values import dataclass
 
 _SOME_PATHS = ("", "-", "-/-?-")
 
 
-@dataclass(frozen=True, slots=True)
-class AddressRules:
+class AddressRules(Struct, frozen=True):
     """The rules of a grant that deny or ask about pages of the web."""
 
     rules: tuple[Rule, ...] = ()

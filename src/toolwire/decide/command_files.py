@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+
 from toolwire.decide.shell import Reading, base_name, read_shell
 from toolwire.decide.shell_reach import named_paths
 from toolwire.decide.shell_words import UNKNOWN
-from toolwire.protocol.values import dataclass
 
 _SCRIPTS = ("package.json",)
 # Programs that obey a file which no word of the command names.
@@ -29,8 +30,7 @@ _RUNS_FILES = frozenset(
 _FOLDER_OPTIONS = frozenset("-C --directory --prefix --cwd --dir --project --manifest-path".split())
 
 
-@dataclass(frozen=True, slots=True)
-class CommandFiles:
+class CommandFiles(Struct, frozen=True):
     """Paths that a command may name, as seen from the workspace: most words of a command are no files.
 
     `runs` says that what it names may load or run other files, `made` that some words are made when it runs.

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from toolwire.decide.shell_words import UNKNOWN
-from toolwire.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class OptionTable:
+class OptionTable(Struct, frozen=True):
     """What a command may be given: letters without a value, letters with one, long names, and so many other words.
 
     A letter among `valued` must take a value wherever it stands, since what is behind it is not looked at. Where words

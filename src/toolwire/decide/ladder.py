@@ -8,6 +8,8 @@ grant: a `Clearance` climbs those once.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.decide.policy import Ruling, allows_any, ruling
 from toolwire.define.arguments import Checked, Checker
 from toolwire.define.canonical import digest
@@ -17,7 +19,6 @@ from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, So
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Verdict
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.protocol.values import constructor, dataclass, fast_frozen
 
 RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "policy", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"
@@ -29,9 +30,7 @@ _TRIED_FIRST = (
 )
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A call and everything that its judgement depends on.
 
     `offered` are the names shown to the model, None when nothing was narrowed; `spent` counts the calls of the turn
@@ -50,8 +49,7 @@ class Case:
     read: tuple[Source, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(Struct, frozen=True):
     """One line of an explanation: `verdict` is passed, denied, asks, tries or unreached."""
 
     rule: str
@@ -61,7 +59,6 @@ class Rung:
 
 Issue = Denied | NeedsApproval
 
-_may_run = constructor(Allowed)
 _ASK, _DENY = Verdict.ASK, Verdict.DENY
 
 
@@ -109,7 +106,7 @@ class Clearance:
         if (offered is not None and name not in offered) or TIMEOUT_ARGUMENT in arguments:
             return None
         tool, checker, timeout_s = cleared
-        return _may_run(call, tool, arguments, timeout_s) if checker.fits(arguments, data) else None
+        return Allowed(call, tool, arguments, timeout_s) if checker.fits(arguments, data) else None
 
     def _look_at(self, tool: Tool) -> tuple[Tool, Checker, float] | None:
         grant = self.grant
@@ -194,7 +191,7 @@ def _allowed(case: Case, tool: Tool, checked: Checked) -> Allowed:
         timeout_s = longest_s
     if (options := case.call.options) is not None and options.timeout_s is not None:
         timeout_s = min(options.timeout_s, longest_s)
-    return _may_run(case.call, tool, arguments, timeout_s, checked.notes)
+    return Allowed(case.call, tool, arguments, timeout_s, checked.notes)
 
 
 def _takes_a_timeout(tool: Tool) -> bool:

@@ -6,19 +6,19 @@ that open files ask here once more.
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from toolwire.decide.families import SHOWING, RuleReach, reach
 from toolwire.decide.paths import may_hold, path_fits
 from toolwire.protocol.key_files import holds_keys
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.values import dataclass
 
 KEYS = Rule(Verdict.ASK, SHOWING, argument="path", reason="It usually holds keys or passwords")
 """The rule that holds without being written."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathRules:
+class PathRules(Struct, frozen=True):
     """The rules that deny or ask about some use of files. `named` are the paths that were judged with the call.
 
     Where it `guards_keys`, files that usually hold keys are only shown to a call that names one of them: then it was

@@ -5,9 +5,11 @@ call is strict in the direction that is safe: what denies or asks matches genero
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.decide.families import SHELL_ARGUMENT, shows_key_files
 from toolwire.decide.fit import RuleMatch
@@ -15,7 +17,6 @@ from toolwire.decide.shell_words import UNKNOWN, base_name
 from toolwire.lazy import lazy_module
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import LIMIT, Effect, Grant, Tier, Tool
-from toolwire.protocol.values import dataclass, fast_frozen
 
 if TYPE_CHECKING:
     from toolwire.decide import git_words, loopback, matching, pinned, shell, trying
@@ -37,9 +38,7 @@ _ABOUT_ITSELF = frozenset("--version -V --help".split())
 _WANTS_NETWORK = frozenset("curl wget nc ncat netcat ssh scp sftp rsync ftp telnet ping dig nslookup host".split())
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True):
     """What is to be done with a call, and why: the rule's own words, or those of the grant's autonomy.
 
     `wary` says that it is for untrusted content. A call that `tries` is first run where it changes and reaches nothing;

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from toolwire.decide.shell_words import UNKNOWN
-from toolwire.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class _Starts:
+class _Starts(Struct, frozen=True):
     """Letters and long names of such options; in `anywhere` what makes any word one."""
 
     letters: str = ""

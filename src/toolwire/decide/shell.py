@@ -11,11 +11,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.decide.shell_globs import GlobReader
 from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, is_sure_heredoc, left_unread
 from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
 from toolwire.lazy import lazy_pattern
-from toolwire.protocol.values import dataclass, fast_frozen
 
 __all__ = ["LONGEST", "UNKNOWN", "Reading", "base_name", "read_shell", "runs_others"]
 
@@ -37,9 +38,7 @@ def runs_others(name: str) -> bool:
     return base_name(name) in _OPAQUE
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """The commands of a text, each as its words; a word that is made at run time is `UNKNOWN`.
 
     `written` are the files that redirections write, `opened` those that they read, `globs` the patterns for which the

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 from jsonschema_rs import ValidationError
+from msgspec import Struct
 
 from toolwire.define.coercion import clone, coerced, integer_places, whole_floats, with_fractions, with_integers
 from toolwire.define.effort import effort, expansion
@@ -16,7 +17,6 @@ from toolwire.define.schemas import compile_schema, plain_copy
 from toolwire.define.soundness import admits_only_sound, as_bytes, is_sound, unsound
 from toolwire.define.wording import MAX_FAULTS, first_sentences, ranked_sentences
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import constructor, dataclass, fast_frozen
 
 # A schema that refers to itself is checked only as far as this many steps go: a fraction of a second.
 _MAX_STEPS = 50_000
@@ -29,9 +29,7 @@ _LONGEST_REFUSAL = 1_000
 _TOO_MUCH = "the arguments are nested too deeply, or are too many, to be checked; send less at once"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """Arguments after the check. With faults they must not be used; notes say what was read as another type."""
 
     arguments: dict[str, Any]
@@ -41,9 +39,6 @@ class Checked:
     @property
     def ok(self) -> bool:
         return not self.faults
-
-
-_as_it_is = constructor(Checked)
 
 
 class Checker:
@@ -101,7 +96,7 @@ class Checker:
         if not at_a_glance and (refusal := self._refusal(arguments, data)):
             return Checked(arguments, refusal)
         if self._is_valid(arguments):
-            return _as_it_is(arguments)
+            return Checked(arguments)
         if data is not None and (faults := self._parameters.faults(arguments)):
             return Checked(arguments, ranked_sentences(faults, self._schema))
         return self._coerce(arguments, data)

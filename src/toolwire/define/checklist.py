@@ -1,16 +1,16 @@
 """The two checklists of the tool standard, each point answered from what was found."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from toolwire.define.conformance import SkillFinding
 
 State = Literal["yes", "no", "not seen"]
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One question of a checklist. `about` are the places of findings that answer it with no.
 
     A point that `needs_tests` is answered with yes only if some were run.
@@ -21,8 +21,7 @@ class Point:
     needs_tests: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredPoint:
+class AnsweredPoint(Struct, frozen=True):
     """A point with its answer and the reasons for it."""
 
     question: str

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from toolwire.define.arguments import Checker
 from toolwire.define.references import subschemas
@@ -20,8 +21,7 @@ _PROVIDER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TYPES = ("type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf")
 
 
-@dataclass(frozen=True, slots=True)
-class SkillFinding:
+class SkillFinding(Struct, frozen=True):
     """One remark on a tool: how grave, where in its definition, and what to do."""
 
     level: Level

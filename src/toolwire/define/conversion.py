@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 import typing_extensions
+from msgspec import Struct
 from pydantic import AliasChoices, AliasPath, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
@@ -127,7 +128,7 @@ def _refuse_without_json(annotation: Any, label: str) -> None:
 
 def _may_have_json(kind: type) -> bool:
     return (
-        issubclass(kind, (Mapping, Sequence, Set, *OWN_RESULTS))
+        issubclass(kind, (Mapping, Sequence, Set, Struct, *OWN_RESULTS))
         or dataclasses.is_dataclass(kind)
         or any(hasattr(kind, name) for name in ("model_dump", "__get_pydantic_core_schema__", "__array_interface__"))
         or kind.__module__.partition(".")[0] == "numpy"

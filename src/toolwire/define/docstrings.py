@@ -6,10 +6,10 @@ tenth of a second to import, at every start of every program.
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from toolwire.lazy import lazy_pattern
-from toolwire.protocol.values import dataclass
 
 _GOOGLE = lazy_pattern(r"(?P<what>Args|Arguments|Params|Parameters|Other Parameters|Keyword Arg(?:ument)?s|[A-Z]\w+):")
 _NUMPY = lazy_pattern(r"(?P<what>[A-Z]\w+(?: [A-Z]\w+)?)")
@@ -21,8 +21,7 @@ _GOOGLE_ENTRY = lazy_pattern(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
 _TYPE_FIRST = lazy_pattern(r"[\w.]+(?:\[.*?\])?(?: \| [\w.]+(?:\[.*?\])?)*:\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class Docs:
+class Docs(Struct, frozen=True):
     """A docstring, read: one line of summary, a description for each documented parameter, one for the result."""
 
     summary: str = ""
@@ -30,8 +29,7 @@ class Docs:
     returns: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(Struct, frozen=True):
     """A part of a docstring: what it is about (a name, for Sphinx fields), its style, and its lines."""
 
     what: str

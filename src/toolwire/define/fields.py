@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct
+
 from toolwire.lazy import lazy_module
-from toolwire.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from pydantic import fields as pydantic_fields
@@ -13,8 +14,7 @@ else:
     pydantic_fields = lazy_module("pydantic.fields")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """Stands in `Annotated` as pydantic's `Field` does, with the keywords that most arguments need.
 
     Inside a type that only pydantic can describe, pydantic reads it as a group of the metadata that it knows.
@@ -46,8 +46,7 @@ class Field:
 BOUNDS = ("ge", "gt", "le", "lt", "min_length", "max_length", "pattern")
 
 
-@dataclass(frozen=True, slots=True)
-class _Description:
+class _Description(Struct, frozen=True):
     text: str
 
     def __get_pydantic_json_schema__(self, core: Any, describe: Any) -> dict[str, Any]:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
+from msgspec.structs import replace
+
 from toolwire.define.binding import converter_to_floats, in_process
 from toolwire.define.outputs import output_check
 from toolwire.define.plain_types import mentions_serializer, plain_arguments, plain_result, promises_nothing
@@ -14,7 +16,6 @@ from toolwire.lazy import lazy_module
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.checked import describe_value
 from toolwire.protocol.tools import Delivery, Effect, InProcess, JsonObject, Tier, Tool
-from toolwire.protocol.values import replace
 
 if TYPE_CHECKING:
     from toolwire.define import conversion

@@ -9,11 +9,12 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.define.nearest import Names
 from toolwire.define.quoting import quote_value
 from toolwire.define.schemas import compile_parameters
 from toolwire.define.wording import LIMITS, MISSING, UNKNOWN, VALUE, Choices, Ranked, did_you_mean
-from toolwire.protocol.values import dataclass
 
 _MOST = 64
 _SAYING_NOTHING = frozenset("title description default examples deprecated readOnly writeOnly $comment".split())
@@ -48,8 +49,7 @@ _TYPES: Mapping[str, tuple[frozenset[type], _Tests]] = {
 _LEFT = frozenset(("enum", "const", "pattern", "format"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """One limit of a parameter and the sentence about a value that breaks it."""
 
     rank: int
@@ -59,8 +59,7 @@ class _Rule:
     limit: Any
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
+class _Parameter(Struct, frozen=True):
     """What is known of a parameter; without types it has more to it than limits of a single value."""
 
     types: frozenset[type] = frozenset()

@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.define.references import subschemas, targets
 from toolwire.errors import DefinitionError
 from toolwire.protocol.tools import BusService
-from toolwire.protocol.values import dataclass
 
 VARIABLES = (
     "project_id", "channel_id", "agent_id", "agent_turn_id", "step_id", "tool_call_id", "parent_step_id", "trace_id",
@@ -39,8 +40,7 @@ class MissingVariable(Exception):
     """An argument should come from the environment, and its variable is not set there."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilledArguments:
+class FilledArguments(Struct, frozen=True):
     """Arguments for the card of a call, and which of them were put in."""
 
     arguments: Mapping[str, Any]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.define.canonical import canonical
 from toolwire.define.functions import tool_name
 from toolwire.define.schemas import compile_parameters, compile_schema, object_schema, plain_copy
@@ -21,7 +23,6 @@ from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.registrations import ToolRegistration
 from toolwire.protocol.subjects import PROJECT_MARK, BadSubject, TargetSubject, check_token
 from toolwire.protocol.tools import BusService, Delivery, Effect, Tier, Tool
-from toolwire.protocol.values import dataclass
 
 FILE_KEYS = ("project_id", "tools")
 ROW_KEYS = (
@@ -38,8 +39,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _PERMISSION = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredTool:
+class RegisteredTool(Struct, frozen=True):
     """One row: a tool of a project.
 
     `parameters` is the whole schema, with the arguments that a model does not see; `row` is what a store keeps.
@@ -52,8 +52,7 @@ class RegisteredTool:
     ui_allowed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRegistry:
+class ToolRegistry(Struct, frozen=True):
     """All rows that are known. A tool may be there in several versions; of each a turn gets one."""
 
     rows: tuple[RegisteredTool, ...] = ()

@@ -8,17 +8,17 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Union
 
+from msgspec import Struct
+
 from toolwire.define.docstrings import Docs, read_docstring
 from toolwire.define.fields import Field, is_pydantic_field
 from toolwire.errors import DefinitionError
 from toolwire.protocol.context import Context
-from toolwire.protocol.values import dataclass
 
 MISSING: Any = inspect.Parameter.empty
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One argument that a model gives. `annotation` is complete: its type with constraints and description."""
 
     name: str
@@ -30,8 +30,7 @@ class Parameter:
         return self.default is MISSING
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """A callable as a tool sees it.
 
     `contexts` are filled by the runtime. `ordered` are positional-only parameters with their defaults. `rest` is the

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from jsonschema_rs import ValidationError
+from msgspec.structs import replace
 
 from toolwire.define.conformance import SkillFinding, report
 from toolwire.define.faults import sentences

@@ -2,8 +2,9 @@
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
+
+from msgspec import Struct
 
 from toolwire.define.nearest import nearest
 from toolwire.errors import DefinitionError
@@ -22,8 +23,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
 _HARMLESS = frozenset("\n\t\u200c\u200d")  # the last two join and part letters in Persian, Hindi and emoji
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """One table of a file. `where` names the file and the key of the table in it."""
 
     where: str

@@ -5,21 +5,21 @@ A model reads ranked lines under a header that says how much there is; programs 
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.deliver.envelope import Envelope, one_line, write
 from toolwire.deliver.envelope_budget import SizeBudget, ends, pieces
 from toolwire.deliver.envelope_ranking import files_among, hot_zone, kind_of, plain_word
 from toolwire.protocol.calls import Text, ToolResult
-from toolwire.protocol.values import dataclass, replace
 
 _AS_MANY_AS_FIT = 1_000_000
 _MARK_BYTES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """What a command gave as lines, the best first. `counted` names what they are: matches, files or lines.
 
     With `both_ends` the last of them matter as much as the first. `notes` say what is not among them.

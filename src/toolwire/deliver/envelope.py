@@ -7,11 +7,11 @@ a line of the envelope are moved out of the first column, so that they fool not 
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct, field
+
 from toolwire.deliver.visible_text import visible
-from toolwire.protocol.values import dataclass
 
 VERSION = 1
 _LINE = "# TE"
@@ -21,8 +21,7 @@ _CRUMB = "# TE "
 _MOVED = "\\"
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """What a reader gets of a command's output.
 
     `facts` go into the header: how much there is (`matches`, `lines`, `files`), how much is `shown`, `truncated`,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 BUDGETS: Mapping[str, int] = {
     "gemini-shell": 900_000,
@@ -17,8 +17,7 @@ _BYTES_PER_TOKEN = 3  # code and paths have shorter tokens than prose
 _HEAD_SHARE = 1 / 3
 
 
-@dataclass(frozen=True, slots=True)
-class SizeBudget:
+class SizeBudget(Struct, frozen=True):
     """So many characters, or about so many tokens."""
 
     most: int = UNKNOWN
@@ -65,8 +64,7 @@ def pieces(units: Iterable[str], budget: SizeBudget, most_units: int) -> list[li
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class OutputEnds:
+class OutputEnds(Struct, frozen=True):
     """The beginning and the end of an output, and how many lines lie between them."""
 
     head: Sequence[str]

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from html import unescape
 
+from msgspec.structs import replace
+
 from toolwire.protocol.attached_text import attached_text
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import Message, Reply, ResultsMessage, UserMessage
-from toolwire.protocol.values import replace
 
 NATIVE = "native"
 # A result may hold JSON or markup: a quotation of what it says differs by blanks and escapes alone.

@@ -6,14 +6,15 @@ and is never in a card. In whatever comes back the value is taken out again, als
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from toolwire.deliver.url_passwords import NAME as URL_PASSWORD
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Resource, Text, ToolError, ToolResult
 from toolwire.protocol.redaction import Redaction
 from toolwire.protocol.tools import LIMIT
-from toolwire.protocol.values import dataclass, replace
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]{0,63})\}\}")
 _PASSWORD = re.compile(rf"\{{\{{secret:({URL_PASSWORD}[A-Za-z0-9_]{{0,63}})\}}\}}")

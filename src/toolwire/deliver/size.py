@@ -2,8 +2,9 @@
 
 import hashlib
 
+from msgspec.structs import replace
+
 from toolwire.protocol.calls import Block, ErrorText, Text, ToolResult
-from toolwire.protocol.values import replace
 
 _HEAD_SHARE = 2 / 3
 

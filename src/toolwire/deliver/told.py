@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from toolwire.deliver.origins import origins
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.traffic import Traffic
-from toolwire.protocol.values import replace
 
 
 def with_told(result: ToolResult, allowed: Allowed, context: Context, clean: Callable[[str], str]) -> ToolResult:

@@ -3,10 +3,10 @@
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from toolwire.deliver.visible_text import visible
 from toolwire.protocol.calls import Block, ErrorText, Text, ToolError, ToolResult
-from toolwire.protocol.values import replace
 
 __all__ = ["visible", "visible_result"]
 

@@ -1,11 +1,12 @@
 """What tier a question seems to ask for. A proposal only: the grant's tier is the most it can ever be."""
 
 import re
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.lazy import lazy_pattern
 from toolwire.protocol.tools import Grant, Tier
-from toolwire.protocol.values import dataclass
 
 _RUN = frozenset(
     "write edit change create delete remove rename move install run execute build deploy fix patch commit push "
@@ -21,8 +22,7 @@ _WORD = lazy_pattern(r"[a-z][a-z'’]*")
 _LONGEST_QUESTION = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """The tier that a question seems to ask for, and the word that says so (empty when none does)."""
 
     tier: Tier

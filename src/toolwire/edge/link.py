@@ -22,6 +22,7 @@ from random import Random
 from typing import Any, Self
 
 import aiomqtt
+from msgspec import Struct
 from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTT_ERR_SUCCESS, Client, DisconnectFlags, MQTTMessage
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -29,7 +30,6 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from toolwire.edge.link_contract import ACKNOWLEDGE_S, Incoming, OnConnect, Receive, StaysConnected
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
-from toolwire.protocol.values import dataclass
 
 _log = logging.getLogger(__name__)
 # aiomqtt warns about more than ten publications at once, and about connections that end before they are closed.
@@ -45,16 +45,14 @@ _LOST = "the broker ended the connection, or the network did"
 _CLOSED_EARLY = "it closed the connection at once; check that it knows this client's certificate, user and client id"
 
 
-@dataclass(frozen=True, slots=True)
-class LastWill:
+class LastWill(Struct, frozen=True):
     """What the broker publishes for a client that is lost."""
 
     topic: str
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MqttBroker:
+class MqttBroker(Struct, frozen=True):
     """Where the broker is, and who this client is there. nats-server speaks version 4 (3.1.1) only.
 
     `client_id` names the session that the broker keeps: one process at a time may use it. A `clean` client leaves none.
@@ -77,8 +75,7 @@ class MqttBroker:
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pauses:
+class Pauses(Struct, frozen=True):
     """Seconds between attempts to connect: a random share of a length that doubles from `first` to `longest`.
 
     The length begins anew after a connection that lasted for `stable`.

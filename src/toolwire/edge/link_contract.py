@@ -5,14 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Protocol, Self
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
 
 ACKNOWLEDGE_S = 10.0
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(Struct, frozen=True):
     """A message from the broker. Until `acknowledge` is called, the broker keeps it and sends it again some time.
 
     One that was `retained` has been written at any time before this connection.

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.define.skill_pages import skill_from_page
 from toolwire.define.skills import skill_from_toml
 from toolwire.define.versions import is_version
 from toolwire.errors import DefinitionError
 from toolwire.execute.skill_folders import MOST_BYTES, MOST_FILES
-from toolwire.protocol.values import dataclass
 from toolwire.toolbox.skills.catalog import TOML, FoundSkill, read_skill
 from toolwire.wire.mqtt.reading import FieldReader
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
@@ -31,8 +32,7 @@ _SIGNED = b"toolwire skill 1\n"
 Sign = Callable[[bytes], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class BundleHead:
+class BundleHead(Struct, frozen=True):
     """Which skill it is, and the SHA-256 and size of its bundle. One that is `older` may replace a newer one."""
 
     skill: str
@@ -48,8 +48,7 @@ class BundleHead:
         return _SIGNED + "\0".join(words).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class BundlePiece:
+class BundlePiece(Struct, frozen=True):
     """One of `count` pieces of a bundle."""
 
     head: BundleHead

@@ -3,10 +3,11 @@
 from concurrent.futures import Future
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
+
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass
 
 
 class Executor(Protocol):
@@ -67,8 +68,7 @@ class KnowsCalls(Executor, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatched:
+class Dispatched(Struct, frozen=True):
     """A call is on its way to another process. Its turn waits for the result on record.
 
     At the time `until`, at the latest, the turn looks again: a call that no process has claimed by then is sent again.

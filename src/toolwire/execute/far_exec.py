@@ -9,10 +9,10 @@ import base64
 import binascii
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import asdict
 from typing import Any, Protocol
 
 import orjson
+from msgspec.structs import asdict
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.protocol.operations import Command, ExecLimits, Listener, Output, Ran

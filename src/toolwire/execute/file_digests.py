@@ -4,10 +4,9 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import field
 from pathlib import Path
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct, field
 
 MOST_PATHS = 1_000
 MOST_FILES = 32
@@ -16,8 +15,7 @@ MOST_BYTES = 16 * 1024 * 1024
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-@dataclass(slots=True)
-class FileDigests:
+class FileDigests(Struct):
     """The SHA-256 of each file by its path, and why others have none."""
 
     digests: dict[str, str] = field(default_factory=dict)

@@ -12,6 +12,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwire.errors import Suspended, ToolFailure
 from toolwire.execute.loop_watch import BLOCKED_S, WATCH, LoopTime, measure_steps
 from toolwire.execute.threads import Left, Threads
@@ -20,10 +22,7 @@ from toolwire.protocol.calls import Allowed, Block, ErrorText, Text, ToolOutput,
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
-from toolwire.protocol.values import constructor, constructor_from, replace
 
-_result = constructor_from(ToolResult, "call_id", "name", "status", "content", "structured", "elapsed_ms")
-_text = constructor(Text)
 _SUCCESS = Status.SUCCESS
 _watched_here = WATCH.here
 GRACE_S = 2.0
@@ -84,7 +83,7 @@ class InProcessExecutor:
                 value = await self._bounded(target, allowed, context, stretches)
             took_s = perf_counter() - started
             if type(value) is str and target.dump is None and len(value) < LARGE_CHARS:  # as most tools return
-                content, structured = (_text(value if value.isascii() else clean(value)),), None
+                content, structured = (Text(value if value.isascii() else clean(value)),), None
                 fault = target.check(value, value) if target.check is not None else ""
             elif is_large(value):
                 content, structured, fault = await asyncio.to_thread(_shown, target, value, present_large)
@@ -102,7 +101,9 @@ class InProcessExecutor:
             if fault:
                 result = _not_as_promised(allowed, fault, content, _ms(started))
             else:
-                result = _result(call.id, call.name, _SUCCESS, content, structured, took_s * 1000)
+                result = ToolResult(
+                    call.id, call.name, _SUCCESS, content, structured=structured, elapsed_ms=took_s * 1000
+                )
                 if isinstance(value, ToolOutput):
                     result = _ended(result, value)
         if took_s < BLOCKED_S and took_s < allowed.timeout_s:

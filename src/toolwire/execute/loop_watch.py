@@ -14,7 +14,7 @@ from time import perf_counter
 from types import coroutine
 from typing import Any
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 BLOCKED_S = 0.5
 _LOOK_S = 0.1
@@ -22,8 +22,7 @@ _IDLE_LOOKS = 50
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class LoopTime:
+class LoopTime(Struct):
     """A call's code on the loop: `longest_s` is the longest that it ran there without a pause."""
 
     tool: str

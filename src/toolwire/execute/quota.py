@@ -11,9 +11,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import perf_counter
 from typing import BinaryIO
+
+from msgspec.structs import replace
 
 from toolwire.execute.used_bytes import BLOCK, used_bytes
 from toolwire.protocol.files import Change, FileEntry, FileOps

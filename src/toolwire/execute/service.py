@@ -19,6 +19,8 @@ from contextlib import suppress
 from time import perf_counter
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from toolwire.errors import ToolwireError
 from toolwire.execute.channel import HELLO_S, Disconnected, Json, SocketChannel
 from toolwire.execute.endings import Endings
@@ -27,7 +29,6 @@ from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context, Recorder
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import REPEATABLE, Service, Tool
-from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import (
     BadFrame,
     hello_fault,

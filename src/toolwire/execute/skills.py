@@ -5,11 +5,11 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out

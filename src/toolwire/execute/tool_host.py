@@ -14,6 +14,9 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.errors import Suspended, ToolFailure
 from toolwire.execute.channel import LARGE_BYTES, Channel, Disconnected, Json
 from toolwire.execute.contract import Executor
@@ -24,7 +27,6 @@ from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass, replace
 from toolwire.wire.codecs.travelling import (
     BadFrame,
     LateNote,
@@ -237,8 +239,7 @@ class _Caller:
                 answer.set_exception(Disconnected("the caller is gone"))
 
 
-@dataclass(frozen=True, slots=True)
-class _CallRecorder:
+class _CallRecorder(Struct, frozen=True):
     """What a context records by, where its record is in another process."""
 
     host: ToolHost

@@ -8,15 +8,16 @@ Python behind a `.venv` of the workspace is lent as well, wherever it lies, if i
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from fnmatch import translate
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from toolwire.execute.sandbox.inside import PROGRAMS
 from toolwire.execute.sandbox.workspace import MOST_LENT
 from toolwire.protocol.operations import Command, ExecOps, Listener, Ran
-from toolwire.protocol.values import dataclass
 
 KEYS = (
     "credentials*", ".npmrc", ".yarnrc*", ".pypirc", ".netrc", "_netrc", ".git-credentials", ".ssh", ".aws", ".azure",
@@ -30,8 +31,7 @@ _MOST_LINKS = 10
 _MOST_NAMES = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownToolchain:
+class _KnownToolchain(Struct, frozen=True):
     """A toolchain: its folders beneath the home, where its programs are (patterns), and the variables it needs."""
 
     folders: tuple[str, ...]
@@ -67,8 +67,7 @@ _KNOWN = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchains:
+class Toolchains(Struct, frozen=True):
     """Folders that boxes may read, folders with programs for their `PATH`, and variables."""
 
     folders: tuple[str, ...] = ()

@@ -3,10 +3,10 @@
 import errno
 import os
 import stat
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from toolwire.execute.sandbox.git_guard import STAND_IN_TIME
-from toolwire.protocol.values import dataclass
 
 BLOCK = 512
 _OWN_STATE = ".toolwire"
@@ -28,8 +28,7 @@ class _Beginning:
         os.close(self.descriptor)
 
 
-@dataclass(slots=True)
-class _Count:
+class _Count(Struct):
     enough: int
     total: int = 0
     names: int = 0

@@ -3,15 +3,15 @@
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolwire.lazy import lazy_module
 from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text, ToolOutput
-from toolwire.protocol.values import constructor
 
 if TYPE_CHECKING:
     from pydantic_core import _pydantic_core as pydantic_core
@@ -19,7 +19,6 @@ else:
     # Loaded for what orjson does not know: few tools return such values.
     pydantic_core = lazy_module("pydantic_core._pydantic_core")
 
-_text = constructor(Text)
 _BLOCKS = (Text, Image, Resource, ErrorText)
 OWN_RESULTS = (*_BLOCKS, ToolOutput)
 """What a tool returns when it says itself what models see."""
@@ -40,7 +39,7 @@ class NotPresentable(Exception):
 def present(value: Any) -> tuple[tuple[Block, ...], Any]:
     """The content blocks for a returned value, and the value as plain JSON where it has structure."""
     if isinstance(value, str):
-        return (_text(clean(value)),), None
+        return (Text(clean(value)),), None
     if value is None:
         return (Text("done"),), None
     if isinstance(value, _BLOCKS):
@@ -154,7 +153,7 @@ def _blocks(output: ToolOutput) -> tuple[Block, ...]:
 
 def _checked(block: Block) -> Block:
     """A content block whose fields are what they must be; a tool may have put anything there."""
-    if any(not isinstance(getattr(block, part.name), str) for part in fields(block)):
+    if any(not isinstance(getattr(block, name), str) for name in block.__struct_fields__):
         raise NotPresentable(f"the tool returned a {type(block).__name__} block whose fields are not all text.")
     return type(block)(clean(block.text)) if type(block) is Text else block
 
@@ -188,9 +187,11 @@ def _no_json(value: Any, error: Exception) -> NotPresentable:
 
 
 def _plain(value: Any) -> Any:
-    """Called for what orjson does not know: pydantic models, sets, bytes, paths, and what is like a list or dict."""
+    """Called for what orjson does not know: models, structs, sets, bytes, paths, and what is like a list or dict."""
     if hasattr(value, "model_dump"):
         return _dumped(value)
+    if isinstance(value, Struct):
+        return asdict(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _text_of(bytes(value))
     if isinstance(value, (set, frozenset)):

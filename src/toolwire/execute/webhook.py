@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 
+from msgspec import Struct
+
 from toolwire.errors import SettingsError, ToolFailure
 from toolwire.execute.egress.addresses import why_not_for_operators
 from toolwire.execute.egress.caps import Caps
@@ -17,7 +19,6 @@ from toolwire.execute.egress.rules import BadRule, Rules
 from toolwire.execute.egress.web import Web
 from toolwire.protocol.operations import WebOps, WebRequest
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.values import dataclass
 
 HOOK_CAPS = Caps(at_once=1, opened=1, down_bytes=64 * 1024, up_bytes=256 * 1024, head_s=5.0, whole_s=10.0)
 WAITS_S = (0.0, 1.0, 4.0)
@@ -28,8 +29,7 @@ _PASSING = frozenset({408, 425, 429})
 _log = logging.getLogger("toolwire.webhook")
 
 
-@dataclass(frozen=True, slots=True)
-class PostOutcome:
+class PostOutcome(Struct, frozen=True):
     """What came of one attempt. `trouble` is empty where it arrived; `is_refused` where it was not even tried."""
 
     trouble: str = ""

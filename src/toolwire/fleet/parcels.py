@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.define.canonical import digest
 from toolwire.define.service_arguments import FilledArguments, fill_arguments
 from toolwire.errors import StoreError
@@ -16,7 +19,6 @@ from toolwire.protocol.records import CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject, Subject, TargetSubject, check_token
 from toolwire.protocol.tools import BusService
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import Ends
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.travelling import write_allowed
@@ -31,8 +33,7 @@ _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 """No date is later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
+class Parcel(Struct, frozen=True):
     """A call on its way. `allowed` is the call as `wire.codecs.travelling` writes it, with all arguments filled in.
 
     `environment` names the variables of the worker from which arguments come that are on no card. A call that
@@ -100,7 +101,7 @@ def _filled(
 
 def write_parcel(parcel: Parcel) -> str:
     """As JSON, for the store."""
-    origin = {name: value for name in CallOrigin.__slots__ if (value := getattr(parcel.origin, name))}
+    origin = {name: value for name in CallOrigin.__struct_fields__ if (value := getattr(parcel.origin, name))}
     return dump(
         {
             "agent": parcel.agent,

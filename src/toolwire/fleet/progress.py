@@ -5,12 +5,13 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.bus.contract import Bus
 from toolwire.fleet.parcels import agent_token
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject
-from toolwire.protocol.values import dataclass
 from toolwire.wire.utp.reading import read_object
 from toolwire.wire.utp.violations import Violation
 from toolwire.wire.utp.writing import json_bytes
@@ -21,8 +22,7 @@ LONGEST_OUTPUT = 4 * 1024
 MOST_BYTES = 32 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """What a tool has said about a call: `fraction` runs from 0 to 1. With a `stream`, it is a piece of its output."""
 
     turn_id: str

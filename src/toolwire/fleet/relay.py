@@ -16,6 +16,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from toolwire.bus.contract import Bus
 from toolwire.deliver.endings import canceled_result, not_taken, unknown
 from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, StoreError, ToolwireError
@@ -24,7 +26,6 @@ from toolwire.fleet.outage_log import OutageLog
 from toolwire.fleet.parcels import command_message, read_parcel, wakeup_message
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
-from toolwire.protocol.values import replace
 from toolwire.record.contract import DueDispatch, Store
 from toolwire.wire.utp.violations import Refusal
 

@@ -12,6 +12,8 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import replace
+
 from toolwire.bus.contract import Bus, Delivered
 from toolwire.define.canonical import canonical
 from toolwire.define.outputs import output_check
@@ -31,7 +33,6 @@ from toolwire.protocol.registrations import ResultCard
 from toolwire.protocol.subjects import ROOT, VERSION
 from toolwire.protocol.tools import BusService, Tool
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.wire.codecs.faithful import load

@@ -8,12 +8,13 @@ no service can read it, for the process that receives the report.
 
 import hashlib
 
+from msgspec.structs import replace
+
 from toolwire.deliver.endings import unknown
 from toolwire.errors import CallHeld, Conflict, Fenced, NotFound
 from toolwire.fleet.parcels import Parcel
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.registrations import ResultCard
-from toolwire.protocol.values import replace
 from toolwire.record.projects import ProjectStore
 from toolwire.record.rows import new_id
 

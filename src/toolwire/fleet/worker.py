@@ -14,7 +14,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.bus.contract import Bus, Delivered
 from toolwire.define.service_arguments import MissingVariable, with_environment
@@ -46,7 +48,6 @@ from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.subjects import BadSubject, Subject
 from toolwire.protocol.tools import BusService, Effect, Tool
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
 from toolwire.record.rows import new_id
@@ -71,8 +72,7 @@ _ACK_WAIT_S = 30.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectTools:
+class ProjectTools(Struct, frozen=True):
     """What the calls of one project are run with. No other project's calls see any of it.
 
     Arguments from the environment come from `environment`, which should hold no more than the tools need.
@@ -81,7 +81,11 @@ class ProjectTools:
     toolbox: Toolbox
     executor: Executor | None = None
     secrets: Secrets = NO_SECRETS
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        """Without the environment, which may have secrets in it."""
+        return f"ProjectTools({', '.join(tool.name for tool in self.toolbox)})"
 
 
 class ToolWorker:

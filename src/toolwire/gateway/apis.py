@@ -1,8 +1,9 @@
 """The APIs that an upstream may speak: where each is asked, how its answers come, and how a request is written."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from toolwire.gateway.calls import Ids, Tally
 from toolwire.gateway.faults import Fault
@@ -39,8 +40,7 @@ Repair = Callable[[Json, Sequence[Any], Ids, Tally], Json]
 OpenStream = Callable[[Sequence[Any], Ids, Tally], Stream]
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(Struct, frozen=True):
     """One API. `reply_field` is in every whole answer; `enough` knows the chunk that completes a stream."""
 
     name: str
@@ -51,8 +51,7 @@ class Api:
     enough: Callable[[Json], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerCodec:
+class AnswerCodec(Struct, frozen=True):
     """How answers pass in an API that clients speak too."""
 
     api: Api
@@ -60,8 +59,7 @@ class AnswerCodec:
     stream: OpenStream
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCodec:
+class RequestCodec(Struct, frozen=True):
     """How a request of our own is written for an API."""
 
     api: Api

@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -66,8 +67,7 @@ APPROVAL = record(
 """What `_shown` gives, as the API's document says it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalDesk:
+class ApprovalDesk(Struct, frozen=True):
     """Where questions are kept, and the names of those who may look at them and answer; empty is every token's.
 
     What it holds is let go of with `close` when the server ends. `answered` is called after each answer, so that turns

@@ -2,10 +2,10 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.wire.encode.outbound import Json, to_json
@@ -14,8 +14,7 @@ _KEPT_LISTS = 32
 _KEPT_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(Struct, frozen=True):
     """A chat request: its bytes as they came, and what decides how its answer is read.
 
     `tools` are those that a leaked call may name; `taken` are the call ids that the conversation already has; a

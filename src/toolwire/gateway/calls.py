@@ -1,12 +1,13 @@
 """From what was read to what a client gets: the calls with unique ids, the text that is still unsent, and a tally."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, Reply, TextDelta
-from toolwire.protocol.values import replace
 from toolwire.wire.encode.outbound import to_json
 from toolwire.wire.encode.tool_names import NameMap
 from toolwire.wire.lenient.arguments import NotRead, Read, read_arguments
@@ -38,8 +39,7 @@ class Ids:
         return chosen
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """What happened to one answer, for the log: calls passed on, how many of them were made whole, what was wrong."""
 
     calls: int = 0
@@ -53,8 +53,7 @@ class Tally:
         self.problems += [problem.code for problem in reply.problems if problem.code != "repaired"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """A call as the client will get it. `raw` is the upstream's own entry, `broken` are unreadable arguments."""
 
     id: str
@@ -121,8 +120,7 @@ def ending(reason: str, calls: Sequence[Ready], reply: Reply) -> str:
     return "stop" if reason in _CALL_REASONS else reason
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(Struct, frozen=True):
     """What is still to be said at the end of an answer."""
 
     text: str

@@ -6,8 +6,9 @@ way to its tools, and writes result cards for them. Everything else is not found
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,7 +21,6 @@ from toolwire.gateway.guard import read_body
 from toolwire.gateway.openapi import OBJECT, DescribedRoute, Operation
 from toolwire.gateway.settings import ServiceToken, TransferLimits
 from toolwire.protocol.registrations import ResultCard
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.wire.utp.cards import MAX_CARD_BYTES, ToolResultCard, decode_result_card, encode_call_card
@@ -30,8 +30,7 @@ PATH = "/v1/projects/{project}/cards/{card}"
 _MOST_CALLS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class CardAccess:
+class CardAccess(Struct, frozen=True):
     """The store with the cards."""
 
     open_store: Callable[[], AbstractAsyncContextManager[Store]]

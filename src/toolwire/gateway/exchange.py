@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.errors import ModelError
 from toolwire.gateway.apis import CHAT, SPOKEN, WRITTEN, Api, Stream
@@ -38,7 +40,6 @@ from toolwire.gateway.translate import (
 )
 from toolwire.gateway.upstream import UpstreamBody, UpstreamClient
 from toolwire.protocol.chat import ChatModel, Delta, Request
-from toolwire.protocol.values import replace
 from toolwire.wire.encode.outbound import Json, to_json
 from toolwire.wire.encode.request import encode_request
 from toolwire.wire.encode.tool_names import NameMap
@@ -51,8 +52,7 @@ _NO_ENDPOINT = b"Unexpected endpoint"  # LM Studio's words, with status 200
 _PASSED_BACK = ("x-ratelimit-", "anthropic-ratelimit-", "openai-", "retry-after")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """How one request is put to an upstream, and how its answer is made."""
 
     api: Api
@@ -63,8 +63,7 @@ class Plan:
     lost: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """One request on its way: what was asked, and what its answer will need."""
 
     asked: ChatRequest

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
+
+from msgspec import Struct, field
 
 from toolwire.errors import (
     Conflict,
@@ -36,8 +37,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """No answer: an HTTP status, a code for programs, a sentence for people. `body` is what the upstream said."""
 
     status: int

@@ -1,8 +1,9 @@
 """One line for each request: who asked which model, how it ended, what was mended. Never arguments, never keys."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from urllib.parse import quote
+
+from msgspec import Struct, field
 
 from toolwire.gateway.calls import Tally
 from toolwire.wire.encode.outbound import Json, to_json
@@ -10,8 +11,7 @@ from toolwire.wire.encode.outbound import Json, to_json
 _LONGEST_MODEL = 80
 
 
-@dataclass(slots=True)
-class RequestEntry:
+class RequestEntry(Struct):
     """What is known of one request when it is over."""
 
     id: str

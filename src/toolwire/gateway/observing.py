@@ -5,8 +5,8 @@ What a request is done for (an upstream, a turn) is below its span: the headers 
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,8 +22,7 @@ PATH = "/metrics"
 _UNTRACED = frozenset({"/healthz", "/readyz", PATH})
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayTelemetry:
+class GatewayTelemetry(Struct, frozen=True):
     """What a gateway tells: spans by a tracer, metrics with what `read` finds in the store, if there is one."""
 
     tracer: TurnTracer | None = None

@@ -7,9 +7,9 @@ endpoint.
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -65,8 +65,7 @@ ERROR: Json = {
 """Both APIs that clients speak write errors so, as far as they agree."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """What a route takes and answers: schemas by the status of an answer, None for one without a body.
 
     `query` are the parameters in its address. `media` is the type of its answers; one that `streams` may also send

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from starlette.requests import Request
 
 from toolwire.breadcrumbs.new_records import require_known
@@ -19,8 +19,7 @@ PATHS = ("/v1/records", "/breadcrumbs")
 """Where records are served. The second is the name that the seeds give them, for the same routes."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordAccess:
+class RecordAccess(Struct, frozen=True):
     """How the records of the served project are opened, and the roles of callers by the names of their tokens."""
 
     open_service: Callable[[], AbstractAsyncContextManager[RecordService]]

@@ -7,6 +7,7 @@ be seen and done is decided by the service behind; here is only how it is said i
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -45,7 +46,6 @@ from toolwire.protocol.breadcrumbs import (
     Sensitivity,
     Visibility,
 )
-from toolwire.protocol.values import replace
 from toolwire.wire.encode.outbound import Json, to_json
 
 MOST_LISTED = 200

@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -31,8 +32,7 @@ ROW = record(
 """What `row_object` gives, as the API's document says it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryAccess:
+class RegistryAccess(Struct, frozen=True):
     """The project whose tools can be changed here, its store, and the names of those who may."""
 
     project: str

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import httpx2
+from msgspec import Struct
 
 from toolwire.errors import SettingsError
 from toolwire.models.http_chat import checked_key, checked_url
@@ -80,8 +81,7 @@ class Access:
             raise SettingsError("each service needs a token of its own, which no client and no other service has")
 
 
-@dataclass(frozen=True, slots=True)
-class TransferLimits:
+class TransferLimits(Struct, frozen=True):
     """How much a client may send, how much an upstream may answer, and how long each may take.
 
     A body has `body_s` in all, and in its course `body_grace_s` plus a second for each `body_rate` bytes that came.
@@ -102,8 +102,7 @@ class TransferLimits:
     keep_alive_s: float = 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True):
     """How many connections are served `at_once` and how many more may be `waiting` with half a request.
 
     A client has `header_s` for the headers of a request, and may leave its answer unread for `write_s`.

@@ -1,8 +1,9 @@
 """From one API to another by way of our nouns: a client's request read, its answer written in the client's words."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from toolwire.gateway.asked import ChatRequest
 from toolwire.gateway.calls import AnswerFollower, Ids, Ready, Tally, delta_texts, ending, ready_calls
@@ -39,8 +40,7 @@ class AnswerWriter(Protocol):
     def fail(self, fault: Fault) -> list[bytes]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHead:
+class AnswerHead(Struct, frozen=True):
     """What an answer of ours carries besides what the model said."""
 
     id: str

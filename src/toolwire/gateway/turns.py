@@ -4,9 +4,9 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from typing import Any
 
+from msgspec.structs import asdict, replace
 from starlette.requests import Request
 from starlette.responses import Response
 

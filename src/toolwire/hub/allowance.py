@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
+from msgspec.structs import replace
+
 from toolwire.deliver.endings import refusal_result
 from toolwire.errors import BudgetSpent
 from toolwire.hub.calls import Accepted
@@ -31,7 +33,6 @@ from toolwire.protocol.chat import ChatModel, Reply, Request, Usage
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
-from toolwire.protocol.values import replace
 from toolwire.record.contract import BudgetStore, Reservation, UsageRequest
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5

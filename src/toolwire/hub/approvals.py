@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from toolwire.decide.patterns import matching_approval
 from toolwire.deliver.endings import rejection
 from toolwire.errors import Fenced
@@ -15,7 +17,6 @@ from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolCall
 from toolwire.protocol.events import ApprovalAsked, Emit
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForApproval
 
 _MOST_LOOKED_AT = 1_000

@@ -6,6 +6,9 @@ this content only. They are taken once more right before the command runs.
 
 import asyncio
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.decide.command_files import CommandFiles, command_files
 from toolwire.decide.families import FOLDER_ARGUMENT, SHELL_ARGUMENT
 from toolwire.decide.paths import BOX_ROOT
@@ -15,14 +18,12 @@ from toolwire.execute.file_digests import FileDigests, file_digests
 from toolwire.execute.readable_keys import readable_keys
 from toolwire.protocol.calls import Allowed, NeedsApproval
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.values import dataclass, replace
 
 _SHOWN_DIGITS = 12
 _MOST_SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovedFiles:
+class ApprovedFiles(Struct, frozen=True):
     """The files of one question, as they were when it was asked."""
 
     command: str

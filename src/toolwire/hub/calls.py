@@ -5,19 +5,18 @@ An outcome is one of four things. A `ToolResult` is what a call that ran gave. `
 runs on its own.
 """
 
+from msgspec import Struct
+
 from toolwire.loop.step import end_turn
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import REPEATABLE, Effect, Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
 from toolwire.record.contract import Ends, TurnStats
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """A call that is on record, with our decision. A process began an `interrupted` one and never finished it."""
 
     card: CallCard
@@ -40,30 +39,23 @@ class Accepted:
         return journaled or effect in REPEATABLE
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The call may not run."""
 
     denied: Denied
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """The call has no result yet. What it waits for is kept with its turn."""
 
     waits: tuple[Wait, ...]
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Detached:
+class Detached(Struct, frozen=True):
     """The call runs on its own, and its turn does not wait for it."""
 
 
-@dataclass(slots=True)
-class Conclusion:
+class Conclusion(Struct):
     """How the turn of a single call ends with its result. `is_written` once that is handed to the store with it.
 
     Where another process runs the call, that one ends the turn, and `is_written` says that it did.

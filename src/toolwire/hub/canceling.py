@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from toolwire.deliver.endings import canceled_result
 from toolwire.errors import CallHeld, NotFound
 from toolwire.loop.step import end_turn
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForResult, ForTurn, Wait
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 

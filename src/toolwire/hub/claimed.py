@@ -1,5 +1,7 @@
 """Runs a call that this process has claimed for a turn which another process runs."""
 
+from msgspec.structs import replace
+
 from toolwire.hub.calls import Accepted
 from toolwire.hub.journey import Journey
 from toolwire.hub.services import Services
@@ -10,7 +12,6 @@ from toolwire.protocol.events import Emit
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Limits, Turn
-from toolwire.protocol.values import replace
 
 
 class ClaimedJourney(Journey):

@@ -2,11 +2,12 @@
 
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from toolwire.deliver.endings import unknown
 from toolwire.errors import CallHeld, Fenced, NotFound
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import REPEATABLE
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Store
 
 GRACE_S = 3600.0

@@ -16,14 +16,12 @@ from typing import Protocol
 from toolwire.protocol.events import Emit, Event, EventEnvelope
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import constructor
 
 Watch = Callable[[EventEnvelope], None]
 
 MOST_BEHIND = 10_000
 
 _log = logging.getLogger(__name__)
-_envelope = constructor(EventEnvelope)
 
 
 class Telemetry(Protocol):
@@ -126,7 +124,7 @@ class _Emitter:
         at = hub.clock()
         if hub.telemetry is not None:
             hub.telemetry.observe(turn, event, at)
-        hub.publish(_envelope(turn.project, turn.id, turn.epoch, next(self._number), at, event))
+        hub.publish(EventEnvelope(turn.project, turn.id, turn.epoch, next(self._number), at, event))
         if self._own is not None:
             self._own(event)
 

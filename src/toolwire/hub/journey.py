@@ -13,6 +13,8 @@ from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.rules.configs import secret_values
 from toolwire.deliver.endings import busy, canceled_result, refusal_result, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secret
@@ -40,7 +42,6 @@ from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import USUAL, Delivery, InProcess
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import constructor_from, replace
 from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record.story import receipt
 
@@ -65,10 +66,6 @@ _PASSWORD_STAYS = (
     "It was not sent: the password in its address would be kept on the way. Give the worker a secret, and name that."
 )
 _row_about = AuditRow.about  # looked up once, since every call writes one
-_context = constructor_from(
-    Context, "call_id", "turn_id", "project", "agent", "grant", "timeout_s", "attempt", "thread", "tainted_by",
-    "recorder", "approved", "begins", "trace",
-)  # fmt: skip
 
 
 class Journey:
@@ -554,11 +551,14 @@ class Journey:
     def _context(self, allowed: Allowed) -> Context:
         turn, emit, services, card = self._turn, self._emit, self._services, self._card
         telemetry = services.events.telemetry
-        context = _context(
-            card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt, turn.thread,
-            _tainted_by(turn) if turn.tainted or turn.grant.rules else (),
-            services, True, services.store.begins,
-            turn.trace if telemetry is None else telemetry.trace_of(turn, card.call.id),
+        context = Context(
+            card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt,
+            thread=turn.thread,
+            tainted_by=_tainted_by(turn) if turn.tainted or turn.grant.rules else (),
+            recorder=services,
+            approved=True,
+            begins=services.store.begins,
+            trace=turn.trace if telemetry is None else telemetry.trace_of(turn, card.call.id),
         )  # fmt: skip
         shows = allowed.tool.shows_output and card.detached and not allowed.tool.untrusted
         if emit is None and not shows:

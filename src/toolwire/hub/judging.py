@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from toolwire.decide.ladder import Case, Clearance, decide, too_many
 from toolwire.define.canonical import digest, sorted_json
 from toolwire.deliver.endings import refusal_result
@@ -16,14 +18,12 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import ENDS_TURN, REPEATABLE, USUAL, Agreement, Effect, InProcess, Tool
 from toolwire.protocol.turns import Turn, TurnKind
-from toolwire.protocol.values import constructor, replace
 
 _MOST_PASSWORDS = 256
 # An enum's member is looked up anew each time it is named, and so is a function of a class.
 _DETACH, _SUSPEND, _UNSAFE = AfterExecution.DETACH, AfterExecution.SUSPEND, Effect.UNSAFE
 _row_about = AuditRow.about
 _NOT_ALONE = "{name!r} ends the turn, so it must be the only call of its step. Call it alone, after the other results."
-_case, _card, _accepted = constructor(Case), constructor(CallCard), constructor(Accepted)
 
 
 def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
@@ -41,11 +41,11 @@ def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: froz
             decision = cleared.allow(call, names, turn.calls + place, data)
         if decision is None:
             decision = decide(
-                _case(call, services.toolbox, turn.grant, names, turn.calls, place, most, turn.tainted, read)
+                Case(call, services.toolbox, turn.grant, names, turn.calls, place, most, turn.tainted, read)
             )
         if not alone and type(decision) is Allowed and decision.tool.category == ENDS_TURN:
             decision = Denied(call, Code.INVALID_PARAMS, _NOT_ALONE.format(name=call.name), "alone")
-        judged.append(_accepted(_card_of(services, turn, call, decision, alone, data), decision))
+        judged.append(Accepted(_card_of(services, turn, call, decision, alone, data), decision))
     return judged
 
 
@@ -59,7 +59,7 @@ def judge_again(services: Services, turn: Turn, call: ToolCall) -> Decision:
 def refuse_rest(services: Services, turn: Turn, call: ToolCall, left_out: int) -> Accepted:
     """The last call of a reply that has too many, refused for itself and all that were left out."""
     decision = too_many(call, turn.limits.calls_per_step, left_out)
-    return _accepted(_card_of(services, turn, call, decision, False), decision)
+    return Accepted(_card_of(services, turn, call, decision, False), decision)
 
 
 def _card_of(
@@ -85,7 +85,7 @@ def _card_of(
         if result is None and (tool.after_execution is not _SUSPEND or tool.controls_turn or not attempt):
             agreed = _agreement(turn, tool)
     record_id = services.new_id()
-    return _card(
+    return CallCard(
         record_id, turn.id, turn.epoch, call, digest(call.arguments, data), turn.project, turn.agent,
         effect, version, services.clock(), attempt, result, record_id if attempt else "", "", None,
         turn.iterations if turn.pending else turn.iterations + 1, agreed,

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from msgspec.structs import replace
+
 from toolwire.deliver import command_views
 from toolwire.deliver.command_views import View
 from toolwire.deliver.secrets import NO_SECRETS
@@ -17,7 +19,6 @@ from toolwire.hub.services import Services
 from toolwire.protocol.calls import Allowed, Text, ToolResult
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import replace
 
 P = ParamSpec("P")
 T = TypeVar("T")

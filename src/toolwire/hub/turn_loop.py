@@ -7,6 +7,9 @@ from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.define.canonical import digest
 from toolwire.deliver.quotations import drop_quoted_calls
 from toolwire.disclose.likely import likeliest, wish_of
@@ -41,11 +44,10 @@ from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, Res
 from toolwire.protocol.events import Emit, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted, TurnWaiting
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import constructor, dataclass, replace
 from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.wire.formats.tally import FormatTally, merge_tallies, tally
 
-_request, _name_of = constructor(Request), attrgetter("name")
+_name_of = attrgetter("name")
 
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
@@ -72,8 +74,7 @@ def echo(runtime: Runtime, name: str, arguments: str, result: ToolResult) -> Ech
     return (arguments, name, result.status, result.text) if tool is None or not tool.polling else None
 
 
-@dataclass(slots=True)
-class _Tally:
+class _Tally(Struct):
     """What the runner counts for the metrics while it goes."""
 
     began: float
@@ -226,7 +227,7 @@ class Runner:
         if tools_off and limits.must_end_with:
             tools, tools_off = tuple(tool for tool in tools if tool.name in limits.must_end_with), False
             names = frozenset(map(_name_of, tools))
-        request = _request(
+        request = Request(
             self._sent(turn) if turn.thread else turn.messages, tools, turn.system, turn.id, tools_off,
             self._max_tokens, self._temperature,
         )  # fmt: skip
@@ -332,8 +333,7 @@ class Runner:
                 emit(Noted(message.text))
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """The newest value of the turn, for the code that must release it."""
 
     turn: Turn

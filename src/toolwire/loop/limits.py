@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from toolwire.protocol.budgets import Budget, Number, Spending, least
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.turns import EndReason, Limits, Turn
-from toolwire.protocol.values import replace
 
 ECHOES_KEPT = 20
 CHARS_PER_TOKEN = 4

@@ -17,6 +17,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.loop.limits import (
     CLOSING_WORDS,
     ECHOES_KEPT,
@@ -36,47 +39,34 @@ from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessag
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
-from toolwire.protocol.values import changing, constructor, dataclass, fast_frozen, replace
 
 Echo = tuple[str, ...]
 """The digest of a call's arguments, the tool's name, and how it ended in which words."""
 
-_results, _with_id = constructor(ResultsMessage), changing(ToolCall, "id")
-_with_calls = changing(Reply, "calls")
-_after_calls = changing(Turn, "usage", "iterations", "messages", "pending")
-_after_results = changing(
-    Turn, "messages", "pending", "calls", "failures", "failed_calls", "echoes", "repeats", "warned", "tainted", "ending"
-)
 _SUCCESS = Status.SUCCESS
 _MOST_PROBLEMS = 64
 _MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned", "unclear"}
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class AskModel:
+class AskModel(Struct, frozen=True):
     """The model must speak next. `closing` says why this is the last step; then tools are off."""
 
     closing: EndReason | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class RunCalls:
+class RunCalls(Struct, frozen=True):
     """These calls want results."""
 
     calls: tuple[ToolCall, ...]
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     ending: Ending
 
 
 Step = AskModel | RunCalls | Finished
 
-_ASK, _run = AskModel(), constructor(RunCalls)
+_ASK = AskModel()
 
 
 def is_bounded(limits: Limits) -> bool:
@@ -91,7 +81,7 @@ def next_step(turn: Turn, now: float) -> Step:
     if is_bounded(turn.limits) and (reason := ending_reason(turn, now)):
         return Finished(Ending(reason, last_words(turn) or WITHOUT_ANSWER[reason]))
     if turn.pending:
-        return _run(turn.pending)
+        return RunCalls(turn.pending)
     reason = turn.closing or closing_reason(turn)
     return _ASK if reason is None else AskModel(reason)
 
@@ -132,8 +122,8 @@ def with_own_ids(turn: Turn, reply: Reply) -> Reply:
         return reply
     stem = f"call_{turn.id[-12:]}_{turn.iterations + 1}"
     if len(reply.calls) == 1:  # as nearly always
-        return _with_calls(reply, (_with_id(reply.calls[0], f"{stem}_1"),))
-    return _with_calls(reply, tuple([_with_id(call, f"{stem}_{n}") for n, call in enumerate(reply.calls, 1)]))
+        return replace(reply, calls=(replace(reply.calls[0], id=f"{stem}_1"),))
+    return replace(reply, calls=tuple([replace(call, id=f"{stem}_{n}") for n, call in enumerate(reply.calls, 1)]))
 
 
 def append_reply(turn: Turn, reply: Reply) -> Turn:
@@ -147,7 +137,7 @@ def append_reply(turn: Turn, reply: Reply) -> Turn:
         return replace(turn, usage=usage, iterations=iterations, messages=(*turn.messages, said), ending=ending)
     messages = (*turn.messages, reply)
     if reply.calls:
-        return _after_calls(turn, usage, iterations, messages, reply.calls)
+        return replace(turn, usage=usage, iterations=iterations, messages=messages, pending=reply.calls)
     if turn.closing is None and (complaint := _unreadable(reply)):
         messages = (*messages, Note(complaint))
         failures = turn.failures + 1
@@ -186,7 +176,7 @@ def append_results(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[E
     else:
         kept = (*turn.echoes, *dict.fromkeys(echoes))[-ECHOES_KEPT:]
         repeats = max(map(kept.count, echoes), default=0)
-    messages: tuple[Message, ...] = (*turn.messages, _results(tuple(results)))
+    messages: tuple[Message, ...] = (*turn.messages, ResultsMessage(tuple(results)))
     ending = _delivered(results) if results and results[0].delivery else None
     required = turn.limits.must_end_with
     if terminated or required:
@@ -195,9 +185,10 @@ def append_results(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[E
     if repeats > 1 and not warned and ending is None:
         messages, warned = (*messages, Note(WARNING)), True
     failures = turn.failures + 1 if failed == len(results) else 0
-    after = _after_results(
-        turn, messages, (), turn.calls + len(results), failures, turn.failed_calls + failed, kept, repeats, warned,
-        tainted, ending,
+    after = replace(
+        turn, messages=messages, pending=(), calls=turn.calls + len(results), failures=failures,
+        failed_calls=turn.failed_calls + failed, echoes=kept, repeats=repeats, warned=warned, tainted=tainted,
+        ending=ending,
     )  # fmt: skip
     return _reminded(after) if required and turn.closing is not None and ending is None else after
 

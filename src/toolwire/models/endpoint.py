@@ -6,10 +6,10 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import httpx2
+from msgspec import Struct
 
 from toolwire.models.failures import (
     FOREIGN,
@@ -28,8 +28,7 @@ from toolwire.tls import trust_for
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestPolicy:
+class RequestPolicy(Struct, frozen=True):
     """How long a provider may take, how much it may send, and how often it is asked again.
 
     `idle_s` bounds each silence, `closing_s` the silence after a complete reply, `whole_s` one try from end to end;
@@ -53,8 +52,7 @@ class RequestPolicy:
         return min(self.first_wait_s * 2.0 ** (attempt - 1) * (0.5 + chance / 2), self.longest_wait_s)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeSource:
+class TimeSource(Struct, frozen=True):
     """Time and chance, given so that tests neither wait nor guess."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

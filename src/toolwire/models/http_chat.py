@@ -2,10 +2,12 @@
 
 import difflib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.errors import ModelError, ModelRefused, SettingsError
 from toolwire.models.endpoint import Endpoint, HttpAnswer, RequestPolicy, TimeSource
@@ -24,8 +26,7 @@ from toolwire.wire.replies.unsent import unsent
 LISTED_MODELS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderApi:
+class ProviderApi(Struct, frozen=True):
     """How one kind of API is asked.
 
     `reply_field` is in every whole reply. A stream is `enough` once its reply is complete and `over` when nothing

@@ -6,9 +6,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
 from toolwire.lazy import lazy_module
@@ -34,8 +35,7 @@ class TooLong(Exception):
     """The prompt does not fit the context window."""
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedText:
+class GeneratedText(Struct, frozen=True):
     """What the model wrote, why it stopped, and what it took."""
 
     text: str

@@ -6,10 +6,11 @@ way, and an amount in the wrong unit.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
+
+from msgspec.structs import replace
 
 from toolwire.models.local_units import convert_units
 from toolwire.protocol.calls import ToolCall

@@ -6,8 +6,9 @@ number that was said with another unit than the input's, and in no other way, is
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 MOST_CHARS = 4000
 ABOUT_CHARS = 200
@@ -15,8 +16,7 @@ SHORTEST_ALONE = 3  # `min` is more often the least than minutes
 CLOSE = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureUnit:
+class MeasureUnit(Struct, frozen=True):
     """A unit of some quantity: how many basic ones it is, and where its zero lies among these."""
 
     quantity: str

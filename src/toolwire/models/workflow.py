@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwire.errors import ModelRefused
 from toolwire.plan.workflow_reading import BadWorkflow, read_workflow
 from toolwire.plan.workflows import CALLS_PER_ROUND, MOST_ATTEMPTS, CallOutcome, StepCall, Workflow, progress
@@ -18,7 +20,6 @@ from toolwire.protocol.chat import Delta, Message, Reply, Request, ResultsMessag
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import REPEATABLE, Tool
 from toolwire.protocol.turns import WORKFLOW_MODEL, Limits
-from toolwire.protocol.values import replace
 
 _RESULT_CHARS = 4_000_000
 """No language model reads the results, and steps need them whole."""

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.plan.references import BadReference, Reference, lookup, read_reference
-from toolwire.protocol.values import dataclass
 
 LONGEST = 2_000
 _TOKEN = re.compile(r"""(["']?)\$\{([^{}]*)\}\1""")
@@ -36,8 +37,7 @@ class BadCondition(ValueError):
     """A condition that cannot be read or decided. The text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A condition that was read: its references in order, and the tree that compares them."""
 
     text: str

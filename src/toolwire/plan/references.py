@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 MOST_REFERENCES = 10_000
 DEEPEST = 64
@@ -28,8 +28,7 @@ class BadReference(ValueError):
     """A reference that cannot be read or resolved. The text says which, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """What a reference names: a step or another name, and the way to a value in what that gave."""
 
     name: str

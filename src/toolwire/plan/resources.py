@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.tools import Effect, Tool
-from toolwire.protocol.values import dataclass
 
 _FORMATTER = Formatter()
 
@@ -15,8 +16,7 @@ SHARED = "shared:"
 """How the name of a resource begins whose lock holds over all processes that share the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockClaim:
+class LockClaim(Struct, frozen=True):
     """A resource that a call touches, and whether it changes it; or a place among at most so many calls."""
 
     resource: str

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.plan.conditions import BadCondition, Condition, holds
 from toolwire.plan.references import LONGEST_INPUT, BadReference, Room, find_references, resolve
-from toolwire.protocol.values import dataclass
 
 MOST_STEPS = 2_000
 MOST_ITEMS = 10_000
@@ -27,8 +28,7 @@ INPUTS, ITEM, INDEX = "inputs", "item", "index"
 """Names that references may use besides those of steps; the last two only in a step that maps over a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowStep:
+class WorkflowStep(Struct, frozen=True):
     """One call of a tool, or one for each item of a list (`for_each`)."""
 
     id: str
@@ -43,8 +43,7 @@ class WorkflowStep:
     for_each: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Workflow:
+class Workflow(Struct, frozen=True):
     """Steps in an order in which they can run, each after all that it needs."""
 
     steps: tuple[WorkflowStep, ...]
@@ -91,8 +90,7 @@ class StepState(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class StepCall:
+class StepCall(Struct, frozen=True):
     """A call that a step wants: `key` says of which step, item and attempt it is."""
 
     key: str
@@ -102,8 +100,7 @@ class StepCall:
     delay_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
+class CallOutcome(Struct, frozen=True):
     """What came of a step's call: its output, or why it failed."""
 
     output: Any = None
@@ -120,8 +117,7 @@ def call_key(step_id: str, item: int | None, attempt: int) -> str:
     return f"{step_id}{part}" if attempt == 1 else f"{step_id}{part}#{attempt}"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowProgress:
+class WorkflowProgress(Struct, frozen=True):
     """A workflow so far: states and outputs of its steps, errors, the order in which they ended, and what runs next.
 
     Nothing runs next where all steps have ended, or one has failed that the others cannot go on without.

@@ -5,15 +5,14 @@ never a secret: a key is named by the variable that has it. What a turn may do (
 `Turn.system`) stands in the turn itself; resuming takes the lesser of that and what policy allows by then.
 """
 
+from msgspec import Struct
+
 from toolwire.protocol.budgets import Budget
-from toolwire.protocol.values import dataclass, fast_frozen
 
 AUTO = "auto"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class FormatSpec:
+class FormatSpec(Struct, frozen=True):
     """In which formats a model is told of tools, read, and given results; `auto` leaves it to toolwire."""
 
     definition_format: str = AUTO
@@ -22,9 +21,7 @@ class FormatSpec:
     coach: bool = True
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
+class ModelSpec(Struct, frozen=True):
     """Which model answers and how it is reached. `key_env` names the variable with its key.
 
     `replay` is the file of a recording that answers in place of the model. `had_login` says of a spec on record that
@@ -42,9 +39,7 @@ class ModelSpec:
     had_login: bool = False
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class SkillSpec:
+class SkillSpec(Struct, frozen=True):
     """A skill as it was when the agent was made; its tools count as the same while the digest does."""
 
     name: str
@@ -52,9 +47,7 @@ class SkillSpec:
     digest: str = ""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ToolsSpec:
+class ToolsSpec(Struct, frozen=True):
     """Where the tools come from (groups, modules, skills), and the names of all that there were in the end."""
 
     groups: tuple[str, ...] = ()
@@ -63,9 +56,7 @@ class ToolsSpec:
     names: tuple[str, ...] = ()
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class GrantedByUser:
+class GrantedByUser(Struct, frozen=True):
     """What was granted beyond the settings when the turn began: by flags, or in a request.
 
     `tier` is the name of one; empty, the settings' own applies, as it does without `roots` and tool `groups`. With
@@ -79,9 +70,7 @@ class GrantedByUser:
     confirms_all: bool = False
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class AgentSpec:
+class AgentSpec(Struct, frozen=True):
     """How to build the agent of a turn again, wherever the turn is taken up.
 
     `request` is the digest of what a client asked for, where one began the turn: asking again can be told from asking

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from toolwire.protocol.values import dataclass, fast_frozen, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class ApprovalState(StrEnum):
@@ -31,9 +32,7 @@ PATTERN_S = 86_400.0
 LONGEST_PATTERN_S = 30 * 86_400.0
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """An answer to one approval request. With `arguments` the call runs with those instead, if they pass every check.
 
     A yes for a `pattern` (`path is docs/*`, or the words with which a command begins) stands for `lasts_s`. A word that
@@ -63,9 +62,7 @@ class Approval:
         return f"{self.by} for {self.on_behalf_of}" if self.on_behalf_of else self.by
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ApprovalCard:
+class ApprovalCard(Struct, frozen=True):
     """An open question with the exact arguments it is about. `digest` binds it to tool, arguments and policy.
 
     A yes for a pattern counts until `stands_until` for questions of the same project and agent with the same `policy`.

@@ -1,11 +1,10 @@
 """A record: what agents and people keep and share in a project. The seeds call it a breadcrumb."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct, field
 
 LONGEST_RECORD_NAME = 200
 """In characters: of an id, a schema or an author. Every store can look for it."""
@@ -47,9 +46,7 @@ class ChangeKind(StrEnum):
     EXPIRED = "expired"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One version of a record. `(project, id)` is its identity; every change makes the next `version` of it.
 
     `ttl` is the lifetime as it was asked for. From it follow `expires_at`, and for one that ends with its use the
@@ -80,8 +77,7 @@ class Record:
     origins: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RecordQuery:
+class RecordQuery(Struct, frozen=True):
     """Which records are wanted. Everything that is given must hold; `reader` is the caller who asks.
 
     `text` are words that all stand in title, tags or context. Without a reader, private records of all authors are
@@ -103,8 +99,7 @@ class RecordQuery:
     without_schemas: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RecordChange:
+class RecordChange(Struct, frozen=True):
     """One change of a record: what happened, when, and the version that was made by it or was there last.
 
     Of a record that was deleted, `updated_by` and `updated_at` say who did that and when, and the context of one that

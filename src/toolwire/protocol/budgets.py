@@ -2,16 +2,15 @@
 
 from typing import TypeVar
 
-from toolwire.protocol.checked import amount, check_fields, count, optional
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
+
+from toolwire.protocol.checked import CheckedStruct, amount, check_fields, count, optional
 
 Number = TypeVar("Number", int, float)
 
 
 @check_fields(calls=optional(count(0)), tokens=optional(count(0)), cost_usd=optional(amount), wall_s=optional(amount))
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(CheckedStruct, frozen=True):
     """What an agent may use in one day (UTC), over all its turns. A part that is None does not apply.
 
     `wall_s` are seconds in which its turns run; waiting for approvals costs none.
@@ -23,9 +22,7 @@ class Budget:
     wall_s: float | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Spending:
+class Spending(Struct, frozen=True):
     """What was used: by a turn, or by an agent in one day."""
 
     calls: int = 0
@@ -45,9 +42,7 @@ class Spending:
         return self + Spending(-other.calls, -other.tokens, -other.cost_usd, -other.wall_s)
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Allotment:
+class Allotment(Struct, frozen=True):
     """What a question, or all its sub-agents together, may use: calls, tokens, money, and how many agents may begin."""
 
     calls: int
@@ -92,9 +87,7 @@ class Allotment:
         return (self.tokens is not None and self.tokens < 1) or (self.cost_usd is not None and self.cost_usd <= 0)
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ReservedShares:
+class ReservedShares(Struct, frozen=True):
     """The shares of a question's sub-agents: what these have used or still hold, and how many have begun."""
 
     used: Spending = Spending()

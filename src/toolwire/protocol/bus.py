@@ -1,11 +1,10 @@
 """What a bus carries, and what happens after a tool has run."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct, field
 
 
 class AfterExecution(StrEnum):
@@ -34,9 +33,7 @@ def effective_action(
     return override or reported or registered
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class BusMessage:
+class BusMessage(Struct, frozen=True):
     """One message. It is a doorbell: what it is about is in the store, and losing it only delays."""
 
     subject: str

@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.protocol.tools import Delivery, Tool
-from toolwire.protocol.values import dataclass, fast_frozen
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something wrong or remarkable in a model's output, in words and as a code that programs can test."""
 
     code: str
@@ -20,9 +19,7 @@ class Problem:
     span: tuple[int, int] | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class CallOptions:
+class CallOptions(Struct, frozen=True):
     """What a call says about itself beside its arguments: who gets its result, how long it may take, and which
     configuration record its tool is to use. None and empty leave it to the tool. `dependencies` are the ids of other
     calls of the same reply, as the model gave them: it runs once they have succeeded.
@@ -34,9 +31,7 @@ class CallOptions:
     dependencies: tuple[str, ...] = ()
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """A model's request to use a tool.
 
     `id` is minted by the runtime and unique; `alias` is whatever the provider or model called it and is only
@@ -55,24 +50,18 @@ class ToolCall:
     options: CallOptions | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     text: str
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """An image as base64 text with its media type."""
 
     data: str
     media_type: str = "image/png"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """A pointer to something kept elsewhere."""
 
     uri: str
@@ -80,9 +69,7 @@ class Resource:
     media_type: str = ""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ErrorText:
+class ErrorText(Struct, frozen=True):
     text: str
     code: Code = Code.EXECUTION_FAILED
 
@@ -90,9 +77,7 @@ class ErrorText:
 Block = Text | Image | Resource | ErrorText
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where a block comes from, as the runtime knows it: `kind` is user, operator, model or tool.
 
     `uris` are the places where it was read, other agents among them. Anyone may have written what is `untrusted`.
@@ -109,9 +94,7 @@ class Source:
         return f"{self.uris[0]}{more} by {self.name}" if self.uris else self.name or self.kind
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ToolOutput:
+class ToolOutput(Struct, frozen=True):
     """What a tool may return when text alone will not do: blocks for the model, and a value for programs.
 
     A tool that ran a program says how that ended, too. One that did a part of what it was asked for says what is
@@ -125,9 +108,7 @@ class ToolOutput:
     missing: str = ""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ToolError:
+class ToolError(Struct, frozen=True):
     """Why a call did not succeed: a code from the closed list, a sentence for the model, room for detail."""
 
     code: Code
@@ -140,9 +121,7 @@ class ToolError:
         return cls(code, message, OUTCOMES[code].retryable, detail)
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """How a call ended. There is exactly one for every accepted call.
 
     `untrusted` marks content from outside: a page of the web, a message, a file that others wrote; `origins` say
@@ -223,9 +202,7 @@ def in_words(block: Block) -> str:
             return f"[{title or 'resource'}: {uri}]"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """The call may run, with these (checked and coerced) arguments and this much time."""
 
     call: ToolCall
@@ -235,9 +212,7 @@ class Allowed:
     notes: tuple[str, ...] = ()
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(Struct, frozen=True):
     """The call will not run. `rule` names the rung of the ladder that said so, `message` is what the model reads.
 
     It also answers for so many calls of the same reply that were `left_out`.
@@ -250,9 +225,7 @@ class Denied:
     left_out: int = 0
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class NeedsApproval:
+class NeedsApproval(Struct, frozen=True):
     """The call may run once so many people have agreed to exactly these arguments under exactly this policy.
 
     `policy` is the digest of the policy alone, and of why it asks: a yes for a pattern is bound to that. A call that

@@ -1,17 +1,16 @@
 """What is said to a model and what it says: messages, requests, replies, and the pieces of a streamed reply."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from operator import attrgetter
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from toolwire.protocol.calls import Block, Problem, Source, Text, ToolCall, ToolResult, in_words
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass, fast_frozen
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What model calls consumed. `cost_usd` is None where no price is known, never zero by guess."""
 
     input_tokens: int = 0
@@ -36,13 +35,12 @@ class Usage:
 NO_USAGE = Usage()
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True, eq=False):
     """One answer of a model: the text people see, its reasoning, the calls it asks for, and what was wrong with it.
 
     `carry` holds items that the provider wants back unchanged (signatures, reasoning items); nothing else reads it.
-    `left_out` counts calls beyond the most that are read at all.
+    `left_out` counts calls beyond the most that are read at all, and `raw` is the provider's own object: neither counts
+    when replies are compared.
     """
 
     content: str = ""
@@ -53,13 +51,28 @@ class Reply:
     usage: Usage = NO_USAGE
     model: str = ""
     carry: Mapping[str, Any] | None = None
-    raw: Any = field(default=None, compare=False, repr=False)
-    left_out: int = field(default=0, compare=False)
+    raw: Any = None
+    left_out: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return bool(_said(self) == _said(other)) if isinstance(other, Reply) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:  # that of `Struct` does not ask `__eq__`
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(_said(self))
+
+    def __repr__(self) -> str:
+        said = zip(_SAID, _said(self), strict=True)
+        return f"Reply({', '.join(f'{name}={value!r}' for name, value in said)}, left_out={self.left_out})"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class UserMessage:
+_SAID = tuple(name for name in Reply.__struct_fields__ if name not in {"raw", "left_out"})
+_said = attrgetter(*_SAID)
+
+
+class UserMessage(Struct, frozen=True):
     """What a user said. Where pictures were shown too, `parts` has all of it in order, and `text` has it in words."""
 
     text: str
@@ -73,17 +86,13 @@ class UserMessage:
         return cls(text) if all(isinstance(part, Text) for part in kept) else cls(text, kept)
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A word from the runtime to the model in mid-conversation: a warning, or the request for a final answer."""
 
     text: str
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ResultsMessage:
+class ResultsMessage(Struct, frozen=True):
     """The results of one reply's calls, one for each, in the order of the calls."""
 
     results: tuple[ToolResult, ...]
@@ -111,9 +120,7 @@ def untrusted_sources(messages: Iterable[Message]) -> tuple[Source, ...]:
     return tuple(result.source for results in told for result in results if result.untrusted)
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """Everything a model needs to answer once.
 
     `messages` only ever grows at its end within one `conversation`, and `tools` keeps its order, so that what was
@@ -129,25 +136,19 @@ class Request:
     temperature: float | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """More of the text that people see."""
 
     text: str
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct, frozen=True):
     """More of the model's reasoning."""
 
     text: str
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class CallDelta:
+class CallDelta(Struct, frozen=True):
     """More of a call being written: its place in the reply, its name once known, a piece of its arguments."""
 
     position: int
@@ -158,9 +159,7 @@ class CallDelta:
 Delta = TextDelta | ReasoningDelta | CallDelta
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ProviderWait:
+class ProviderWait(Struct, frozen=True):
     """A provider cannot answer now, and is asked again after so many seconds. `reason` is what it said."""
 
     wait_s: float

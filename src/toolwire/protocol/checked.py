@@ -1,48 +1,54 @@
 """Values whose constructor takes what is clearly meant, and refuses the rest with a sentence.
 
 A wrong kind in a grant or a limit would otherwise be noticed when the first call is judged, or not at all. Only the
-constructor checks: `replace` and `constructor` are for values that are right already.
+constructor checks: `replace` is for values that are right already.
 """
 
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from toolwire.protocol.values import replace
+from msgspec import Struct, StructMeta
 
 Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=Enum)
 Check = Callable[[Any], Any]
 """Gives the value of a field as it must be. Raises TypeError or ValueError; their text follows the field's name."""
 
+_checks: dict[type, Mapping[str, Check]] = {}
+
 
 def check_fields(**checks: Check) -> Callable[[type[Value]], type[Value]]:
-    """Have the constructor of a `fast_frozen` class look at these fields. Those left out are right already."""
+    """Have the constructor of a `CheckedStruct` look at these fields. Those left out are right already."""
 
     def decorate(kind: type[Value]) -> type[Value]:
-        make = cast("Callable[..., Value]", kind.__new__)
-        names = tuple(part.name for part in fields(cast("Any", kind)))
-
-        def new(cls: type[Value], *args: Any, **given: Any) -> Value:
-            _refuse_unknown(kind.__name__, names, given)
-            value = make(cls, *args, **given)
-            corrected = {}
-            for name in (*names[: len(args)], *given):
-                if name in checks:
-                    item = getattr(value, name)
-                    right = _right(f"{kind.__name__}({name}=…)", checks[name], item)
-                    if right is not item:
-                        corrected[name] = right
-            return replace(value, **corrected) if corrected else value
-
-        setattr(kind, "__new__", new)  # noqa: B010 (a plain assignment is not understood by type checkers)
+        _checks[kind] = checks
         return kind
 
     return decorate
+
+
+class _CheckedMeta(StructMeta):
+    """Looks at what is given before a value is made. A `Struct` has no place of its own for that."""
+
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        fields, checks = self.__struct_fields__, _checks[self]
+        _refuse_unknown(self.__name__, fields, given)
+        right = [_checked(self, checks, name, item) for name, item in zip(fields, args, strict=False)]
+        return super().__call__(
+            *right, *args[len(right) :], **{name: _checked(self, checks, name, item) for name, item in given.items()}
+        )
+
+
+class CheckedStruct(Struct, frozen=True, metaclass=_CheckedMeta):
+    """A value whose constructor looks at the fields that `check_fields` names."""
+
+
+def _checked(kind: type, checks: Mapping[str, Check], name: str, item: Any) -> Any:
+    return _right(f"{kind.__name__}({name}=…)", checks[name], item) if name in checks else item
 
 
 def _right(place: str, check: Check, item: Any) -> Any:

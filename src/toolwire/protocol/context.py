@@ -2,15 +2,15 @@
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from toolwire.protocol.calls import Allowed
 from toolwire.protocol.provenance import FILE, Touched, UntrustedMark
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.traffic import NO_TRAFFIC, Traffic
-from toolwire.protocol.values import dataclass, fast_frozen
 
 
 def _no_report(message: str, fraction: float | None) -> None:
@@ -62,9 +62,7 @@ class Trial:
         self.wanted: str | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class CallInfo:
+class CallInfo(Struct, frozen=True):
     """What a tool may know about its call. Data only, so that it can travel with the call; see `Context`."""
 
     call_id: str = ""
@@ -84,9 +82,7 @@ class CallInfo:
     step_id: str = ""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True, eq=False):
     """Given to a tool function that has a parameter of this type; that parameter is not shown to models.
 
     `idempotency_key` is the same each time the same call is tried, so a remote service can recognise it. `thread`
@@ -112,22 +108,22 @@ class Context:
     grant: Grant = Grant()
     timeout_s: float = 30.0
     attempt: int = 1
-    report: Callable[[str, float | None], None] = field(default=_no_report, repr=False)
-    canceled: Callable[[], bool] = field(default=_never, repr=False)
+    report: Callable[[str, float | None], None] = _no_report
+    canceled: Callable[[], bool] = _never
     thread: str = ""
-    told: list[tuple[str, str] | str | Traffic | Touched] = field(default_factory=list, repr=False, compare=False)
+    told: list[tuple[str, str] | str | Traffic | Touched] = []
     tainted_by: tuple[str, ...] = ()
-    recorder: Recorder = field(default=_NO_RECORDER, repr=False, compare=False)
-    trial: Trial | None = field(default=None, repr=False, compare=False)
+    recorder: Recorder = _NO_RECORDER
+    trial: Trial | None = None
     approved: bool = False
-    begins: Callable[[str, str], None] = field(default=not_noted, repr=False, compare=False)
-    reveal: Callable[[Allowed], Allowed] | None = field(default=None, repr=False, compare=False)
+    begins: Callable[[str, str], None] = not_noted
+    reveal: Callable[[Allowed], Allowed] | None = None
     record_id: str = ""
     epoch: int = 0
     trace: TraceContext = NO_TRACE
     step_id: str = ""
-    write: Callable[[str, str], None] = field(default=_no_output, repr=False, compare=False)
-    config: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    write: Callable[[str, str], None] = _no_output
+    config: Mapping[str, Any] | None = None
     ends_turn: bool = False
 
     @staticmethod
@@ -139,6 +135,10 @@ class Context:
             approved=info.approved, record_id=info.record_id, epoch=info.epoch, trace=info.trace,
             step_id=info.step_id,
         )  # fmt: skip
+
+    def __repr__(self) -> str:
+        """Only its data: a configuration may have keys in it."""
+        return f"Context({self.info!r})"
 
     @property
     def info(self) -> CallInfo:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 LOOKING_COMMANDS = (
     "date", "df", "free", "hostname", "id", "ls", "lsblk", "lscpu", "lsusb", "nproc", "ps", "uname", "uptime",
@@ -11,8 +11,7 @@ LOOKING_COMMANDS = (
 """What `safe_exec` runs unless the settings say otherwise: programs that only look."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceAccess:
+class DeviceAccess(Struct, frozen=True):
     """The folder that holds `proc` and `sys`, the pins by their wiring, and the programs that `safe_exec` may run.
 
     An input is "17", "17 up" or "17 down" with the resistor that pulls it; an output is "27".

@@ -7,15 +7,15 @@ as JSON. An event holds nothing that only this process can use.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, Reply, TextDelta
 from toolwire.protocol.turns import Ending, EndReason
-from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Struct, frozen=True):
     """A turn begins. `lost` says what of its tools cannot be told in the formats of this model."""
 
     turn_id: str
@@ -26,23 +26,20 @@ class TurnStarted:
     lost: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelAsked:
+class ModelAsked(Struct, frozen=True):
     """The model is thinking. `closing` says why this is the last step."""
 
     iteration: int
     closing: EndReason | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReplied:
+class ModelReplied(Struct, frozen=True):
     iteration: int
     reply: Reply
     elapsed_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalAsked:
+class ApprovalAsked(Struct, frozen=True):
     """People are asked about a call, with the arguments with which it would run. `digest` binds their answer to it."""
 
     call_id: str
@@ -53,13 +50,11 @@ class ApprovalAsked:
     quorum: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CallStarted:
+class CallStarted(Struct, frozen=True):
     call: ToolCall
 
 
-@dataclass(frozen=True, slots=True)
-class CallProgress:
+class CallProgress(Struct, frozen=True):
     call_id: str
     message: str
     fraction: float | None = None
@@ -69,8 +64,7 @@ NO_WORKER_YET = "no worker has taken it yet"
 """The progress of a call that was sent to workers some seconds ago."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputDelta:
+class OutputDelta(Struct, frozen=True):
     """A piece of what a running tool has written to `stream`; `offset` counts the characters of the call before it."""
 
     call_id: str
@@ -79,30 +73,26 @@ class OutputDelta:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinished:
+class CallFinished(Struct, frozen=True):
     call: ToolCall
     result: ToolResult
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(Struct, frozen=True):
     """The runtime said something to the model."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnWaiting:
+class TurnWaiting(Struct, frozen=True):
     """The turn stops here until something that it waits for has come; then any process can go on with it."""
 
     turn_id: str
     waits: tuple[Wait, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True):
     turn_id: str
     ending: Ending
     elapsed_ms: float
@@ -130,9 +120,7 @@ Emit = Callable[[Event], None]
 """Is told each event of a turn. It runs in the turn's way and must not wait."""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class EventEnvelope:
+class EventEnvelope(Struct, frozen=True):
     """An event with its place: `seq` counts from 1 each time a process takes the turn up, which is its `epoch`.
 
     `(epoch, seq)` ascends over the whole life of a turn, whichever processes run it.

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Sequence
 from typing import BinaryIO, Protocol
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 
 class NotAFile(OSError):
@@ -49,8 +49,7 @@ class UntrustedState(OSError):
         self.sentence = sentence
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True):
     """What lies at a path. `kind` is file, folder, link or other; a link is not followed."""
 
     name: str
@@ -60,8 +59,7 @@ class FileEntry:
     mode: int = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What a file is to become: this content, or with None its removal.
 
     `before` is the SHA-256 that the file must have when the change happens, "" if it must not exist, None if

@@ -1,17 +1,18 @@
 """What tools do to the world, as contracts: the same tool runs on this machine, in a box, far away or in a test."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from toolwire.protocol.traffic import Traffic
-from toolwire.protocol.values import dataclass
 
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ExecLimits:
+class ExecLimits(Struct, frozen=True):
     """What one command may use. `tmp_files` counts names in /tmp; `output_bytes` are kept of each stream."""
 
     wall_s: float = 30.0
@@ -36,8 +37,7 @@ LIMITS: Mapping[str, ExecLimits] = {
 LONGEST_WALL_S: Mapping[str, float] = {"file": 30, "web": 120, "bash": 300, "git": 300, "browser": 300}
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A program to run. `argv` is never read by a shell; shell text is an argument of bash like any other.
 
     `workspace` is the one folder of the host that the command sees, `cwd` a path inside it. `engine` asks for a
@@ -55,7 +55,7 @@ class Command:
     cwd: str = "."
     writable: bool = True
     stdin: bytes = b""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = struct_field(default_factory=dict)
     limits: ExecLimits = ExecLimits()
     engine: str = ""
     door: str = ""
@@ -75,8 +75,7 @@ def shell(text: str) -> tuple[str, ...]:
     return "/bin/bash", "--noprofile", "--norc", "-c", text
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """What came out of one stream: its beginning and end, how long all of it was, and the digest of all of it."""
 
     head: bytes = b""
@@ -101,8 +100,7 @@ class Output:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """How a command ended. `limit` names what ended it: wall, cpu, memory, file_size, repositories, changes, or none.
 
     `engine` and `profile` say what confined it; `weaker` lists what was promised and could not be had here.
@@ -172,13 +170,12 @@ class WebRequest:
     traffic: Callable[[Traffic], None] = field(default=_untold, repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class WebAnswer:
+class WebAnswer(Struct, frozen=True):
     """What a web server said. `url` is where it was found in the end; header names are in lower case."""
 
     url: str
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = struct_field(default_factory=dict)
     body: bytes = b""
     truncated: bool = False
 

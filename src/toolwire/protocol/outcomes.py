@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
 
 
 class Status(StrEnum):
@@ -34,9 +34,7 @@ class Code(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """One row of the table: a code, the status it gives, its names elsewhere, and whether trying again can help."""
 
     code: Code

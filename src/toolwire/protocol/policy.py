@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
-from toolwire.protocol.checked import check_fields, count, names, one_of, text
-from toolwire.protocol.values import dataclass, fast_frozen
+from toolwire.protocol.checked import CheckedStruct, check_fields, count, names, one_of, text
 
 TAINTED = "The turn that asks for this has read untrusted content"
 """The reason of the rule by which a sub-agent is as tainted as the turn that set it to work."""
@@ -30,9 +29,7 @@ class Verdict(StrEnum):
 @check_fields(
     verdict=one_of(Verdict), tools=names, permission=text, argument=text, pattern=text, reason=text, quorum=count(1)
 )
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(CheckedStruct, frozen=True):
     """One line of a policy, about the calls of some tools, or of all tools that need a permission.
 
     `tools` are exact names. With `argument`, only calls whose argument fits `pattern` are meant: a glob over the whole

@@ -1,13 +1,11 @@
-from toolwire.protocol.values import dataclass
-
 """What a call read and wrote, and what is known of things that a turn wrote after it had read untrusted content."""
 
+from msgspec import Struct
 
 FILE, FOLDER, TODOS = "file:", "folder:", "todos:"
 
 
-@dataclass(frozen=True, slots=True)
-class Touched:
+class Touched(Struct, frozen=True):
     """Something that a call read or wrote: `file:/absolute/path`, or a list such as `todos:…`.
 
     With `since_ns` it is a folder in which a command could write: whatever has changed in it since then counts. `inode`
@@ -21,8 +19,7 @@ class Touched:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UntrustedMark:
+class UntrustedMark(Struct, frozen=True):
     """Says that a resource was written by a turn that had read `origins`.
 
     `inode` and `version` (size and time of the last change) tell the file from one that has taken its place, and

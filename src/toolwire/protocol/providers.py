@@ -5,7 +5,7 @@ A new provider is a row. Only a provider with an API of its own needs more: a cl
 
 from typing import Literal, get_args
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 ChatApi = Literal["openai", "anthropic", "ollama"]
 
@@ -16,8 +16,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com"
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(Struct, frozen=True):
     """One row of the table.
 
     - `api` is how its models are asked: a chat API, `local` for the embedded model, empty where only its format is

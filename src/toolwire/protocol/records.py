@@ -1,13 +1,13 @@
 """What is kept: the call card, and the audit row."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from hashlib import sha256
 from typing import Any
 
+from msgspec import Struct, field
+
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.tools import USUAL, Agreement
-from toolwire.protocol.values import constructor_from, dataclass, fast_frozen
 
 LONGEST_NAME = 800
 """In bytes: what every store can look for. An index of PostgreSQL takes 2,704 for a row, and some rows have three."""
@@ -28,9 +28,7 @@ def short_name(name: str, most: int = LONGEST_NAME) -> str:
     return f"{whole[:most].decode(errors='ignore')}…sha256:{sha256(whole).hexdigest()}"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class CallCard:
+class CallCard(Struct, frozen=True):
     """What is written down before a tool runs. `(turn_id, call.id)` is its identity; `result` is set once it ended.
 
     `attempt` counts how often a process claimed it, to run it; `args_digest` is the SHA-256 of the canonical arguments.
@@ -75,9 +73,7 @@ def step_id(turn_id: str, step: int) -> str:
     return f"step_{turn_id}_{step}"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True):
     """A call that was given to a process elsewhere, which claims it. There is one for each call, in the store.
 
     `card_id` is the `record_id` of its card, by which a process asks for it. `message` is JSON with all that the
@@ -99,9 +95,7 @@ class Dispatch:
     sent: int = 0
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+class AuditRow(Struct, frozen=True):
     """One line of the audit log: who did what to which call, under which rule, and how it went."""
 
     at: float
@@ -134,13 +128,13 @@ class AuditRow:
         if len(name) > SURELY_SHORT:
             name = short_name(name)
         if result is None:
-            return _row(
+            return AuditRow(
                 at, event, card.project, card.agent, card.turn_id, call.id, name, rule, "", "", card.args_digest, None,
                 detail or _NO_DETAIL,
             )  # fmt: skip
         if result.engine or result.untrusted or result.blocked_ms or result.truncated:
             detail = {**(detail or {}), **_circumstances(result)}
-        return _row(
+        return AuditRow(
             at, event, card.project, card.agent, card.turn_id, call.id, name, rule, result.status,
             result.error.code if result.error else "", card.args_digest, result.elapsed_ms, detail or _NO_DETAIL,
         )  # fmt: skip
@@ -156,8 +150,4 @@ def _circumstances(result: ToolResult) -> dict[str, Any]:
     return {**box, "untrusted": True, "origins": list(result.origins)} if result.untrusted else box
 
 
-_row = constructor_from(
-    AuditRow, "at", "event", "project", "agent", "turn_id", "call_id", "tool", "rule", "status", "code", "args_digest",
-    "elapsed_ms", "detail",
-)  # fmt: skip
 _NO_DETAIL: Mapping[str, Any] = {}

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRegistration:
+class ToolRegistration(Struct, frozen=True):
     """A row of `resource.tools`: one version of a tool of a project, as it was registered.
 
     `digest` is the SHA-256 of what the row says. `parameters` and `options` have the arguments that a model must not
@@ -27,8 +26,7 @@ class ToolRegistration:
     updated_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ResultCard:
+class ResultCard(Struct, frozen=True):
     """A card of type `tool.result` that a service has written, byte for byte. `digest` is the SHA-256 of its JSON."""
 
     project: str

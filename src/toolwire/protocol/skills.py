@@ -1,9 +1,10 @@
 """What a skill is: a folder with tools that are programs, or with instructions, or both."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from toolwire.protocol.tools import Tool
 
@@ -18,8 +19,7 @@ class ArgumentPassing(StrEnum):
     FLAGS = "flags"
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A program in the folder of a skill. `binaries` has its path for each platform; `""` stands for all others.
 
     It sees the workspace if it `reads` or `writes` files, the hosts of the grant if it has `network`, and nothing else.
@@ -40,8 +40,7 @@ class Program:
         return self.binaries.get(platform, self.binaries.get("", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class SkillExample:
+class SkillExample(Struct, frozen=True):
     """A call and what it gives, with a sentence that says how to read the output."""
 
     explanation: str
@@ -49,8 +48,7 @@ class SkillExample:
     output: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class SkillTest:
+class SkillTest(Struct, frozen=True):
     """A call whose outcome is known. Of `output` only what is given must be there; `files` is what it works on."""
 
     name: str
@@ -62,8 +60,7 @@ class SkillTest:
     writes: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SkillTool:
+class SkillTool(Struct, frozen=True):
     """One tool of a skill, as its author defined it. The tool has no target: nothing has been opened yet."""
 
     tool: Tool
@@ -84,8 +81,7 @@ class SkillTool:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Skill:
+class Skill(Struct, frozen=True):
     """A skill as it is defined. `instructions` is the text of its SKILL.md, which a model reads when it needs it."""
 
     name: str

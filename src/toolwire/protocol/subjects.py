@@ -9,8 +9,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
 
+from msgspec import Struct
+
 from toolwire.protocol.checked import describe_value
-from toolwire.protocol.values import dataclass
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -66,8 +67,7 @@ def check_token(token: object, what: str) -> str:
     raise BadSubject(f"{what} must be 1 to {LONGEST_TOKEN} letters, digits, '_' or '-', not {describe_value(token)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The address of a message. Making one raises BadSubject for a token that could mean more than itself.
 
     `path` is the target and what follows it. `str(subject)` is the subject as it is sent.
@@ -170,8 +170,7 @@ def _parsed(text: str) -> Subject:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TargetSubject:
+class TargetSubject(Struct, frozen=True):
     """The subject of a registered tool, where `{project_id}` and `{channel_id}` stand for those of the call.
 
     It is checked when it is parsed, and again when it is filled: a tool of one project never reaches another.

@@ -1,12 +1,14 @@
 """What a tool is, and what a caller may do with tools."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from msgspec import Struct, field
+
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.checked import (
+    CheckedStruct,
     above_zero,
     check_fields,
     count,
@@ -21,7 +23,6 @@ from toolwire.protocol.checked import (
     texts,
 )
 from toolwire.protocol.policy import Autonomy, Rule
-from toolwire.protocol.values import dataclass, fast_frozen
 
 JsonObject = Mapping[str, Any]
 _SUSPEND = AfterExecution.SUSPEND  # an enum's member is looked up anew each time it is named
@@ -60,9 +61,7 @@ def _examples(item: Any) -> tuple[JsonObject, ...]:
     return tuple(map(mapping, item))
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class InProcess:
+class InProcess(Struct, frozen=True):
     """A tool that is a Python function of this process.
 
     `invoke(arguments, context)` calls it with checked arguments; it returns the value, or an awaitable
@@ -79,9 +78,7 @@ class InProcess:
     bind: Callable[[Mapping[str, Any], Any], Callable[[], Any]] | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """What was agreed about a call before it ran: what its turn does about it, and whether a result may change that."""
 
     after_execution: AfterExecution = AfterExecution.SUSPEND
@@ -94,17 +91,13 @@ ENDS_TURN = "turn_end"
 """The category of tools that end their turn by themselves, and must be the only call of their step."""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """A tool that lives in another process on this machine, which listens on the Unix socket at `address`."""
 
     address: str
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """A tool that lives on a device, known by its name; "" is any device that offers it.
 
     There it has the name `tool`, where that is another one than it is offered under.
@@ -114,17 +107,13 @@ class Edge:
     tool: str = ""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class McpServer:
+class McpServer(Struct, frozen=True):
     """A tool of an MCP server, known by its name in the settings."""
 
     server: str
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class BusService:
+class BusService(Struct, frozen=True):
     """A tool of a service that gets its calls over a bus, at a subject such as `cg.v1r4.{project_id}.…cmd.tool.search`.
 
     `defaults` are arguments for what a model leaves out. A model neither sees nor gives those that are `fixed`, and
@@ -153,9 +142,7 @@ Target = InProcess | Service | Edge | McpServer | BusService
     trial_box=flag, in_flight=optional(count(1)), after_execution=one_of(AfterExecution), controls_turn=flag,
     shows_output=flag,
 )  # fmt: skip
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(CheckedStruct, frozen=True):
     """One capability, written once, callable by any model. See `docs/glossary.md` for every field.
 
     A `journaled` transactional tool keeps a journal by `Context.idempotency_key`: run again after a crash, it does
@@ -244,9 +231,7 @@ def _rule(item: Any) -> Rule:
     tier=one_of(Tier), permissions=names, roots=folders, network=texts, platform=text, confirmed=names,
     max_calls=count(0), autonomy=one_of(Autonomy), rules=_rules, wary=flag,
 )  # fmt: skip
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(CheckedStruct, frozen=True):
     """What the caller of a turn may do. An argument of every decision, never ambient.
 
     `confirmed` names the tools that need no further word from a person; `"*"` stands for all of them. A `wary` grant

@@ -8,16 +8,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
 
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _VERSION_00 = 55  # characters; only a later version may have more fields
 _STATE = re.compile(r"[ -~]{1,512}")
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class TraceContext:
+class TraceContext(Struct, frozen=True):
     """A span of any process, as the one above those that are made next. Without a `traceparent` there is none."""
 
     traceparent: str = ""

@@ -1,14 +1,13 @@
 """Where a call went on the network, and where it was not let: a bounded account for the audit log."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class ReachedHost:
+class ReachedHost(Struct, frozen=True):
     """A host that connections were opened to. `place` is host:port; `up` and `down` are bytes of ended connections."""
 
     place: str
@@ -17,8 +16,7 @@ class ReachedHost:
     down: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedHost:
+class RefusedHost(Struct, frozen=True):
     """A host that was asked for and refused, with the first reason."""
 
     place: str
@@ -26,8 +24,7 @@ class RefusedHost:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Struct, frozen=True):
     """What the egress proxy saw of a call. Hosts beyond those listed are only counted."""
 
     reached: tuple[ReachedHost, ...] = ()

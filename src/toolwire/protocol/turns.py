@@ -3,15 +3,16 @@
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
-from toolwire.protocol.checked import amount, check_fields, count, flag, optional, texts
+from toolwire.protocol.checked import CheckedStruct, amount, check_fields, count, flag, optional, texts
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
-from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
 
 NO_MODEL = "none"
@@ -55,9 +56,7 @@ class EndReason(StrEnum):
     tokens=optional(count(0)), cost_usd=optional(amount), deadline_s=optional(amount), result_chars=count(1),
     tools_enabled=flag, envelope=flag, own_time=flag, window_tokens=optional(count(1)), must_end_with=texts,
 )  # fmt: skip
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(CheckedStruct, frozen=True):
     """Where a turn stops by itself. A limit of None does not apply.
 
     The model is shown `result_chars` of each result; with `envelope`, what commands give comes in a Tool Envelope.
@@ -88,9 +87,7 @@ class Limits:
     in_flight: int | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """How a turn ended, with its deliverable: the words for the user and, from a tool that ended it, the `value`.
 
     `call_id` names the call whose result ended the turn, if one did.
@@ -117,9 +114,7 @@ _STATUSES = {
 }
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One request from question to deliverable. A value: every change is a new turn, and it can be stored.
 
     `pending` are the calls of the last reply that still want a result. `closing` is set once the turn is on its

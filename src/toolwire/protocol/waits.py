@@ -4,12 +4,10 @@ A turn that waits for several things can go on as soon as one of them has come: 
 waits for the rest.
 """
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ForApproval:
+class ForApproval(Struct, frozen=True):
     """An approval request is pending; it is over when that is approved, denied or expired."""
 
     approval_id: str
@@ -18,9 +16,7 @@ class ForApproval:
         return f"approval {self.approval_id}"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ForResult:
+class ForResult(Struct, frozen=True):
     """Another process runs a call of the turn. Over with its result, or when its lease ends (`until`)."""
 
     call_id: str
@@ -30,9 +26,7 @@ class ForResult:
         return f"the result of call {self.call_id}"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ForTurn:
+class ForTurn(Struct, frozen=True):
     """A sub-agent's turn has not ended."""
 
     turn_id: str
@@ -41,9 +35,7 @@ class ForTurn:
         return f"turn {self.turn_id} of a sub-agent"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Until:
+class Until(Struct, frozen=True):
     """A time must come (seconds since 1970). A turn that waits until a time in the past can go on at once."""
 
     at: float

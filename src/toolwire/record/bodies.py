@@ -12,9 +12,10 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct
 
 from toolwire.errors import StoreError
 from toolwire.record import refusals
@@ -55,8 +56,7 @@ _LEFT = """
 _ALL = "SELECT digest, at, size FROM bodies"
 
 
-@dataclass(frozen=True, slots=True)
-class FolderBodies:
+class FolderBodies(Struct, frozen=True):
     """Bodies as files of this machine; see `artifacts.py`."""
 
     artifacts: Artifacts

@@ -11,12 +11,10 @@ and a tail can be cut off without a trace: that is what signed checkpoints in a 
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Any
 
 import orjson
-
-from toolwire.protocol.values import dataclass
+from msgspec import Struct, field
 
 BEGINNING = ""
 _PATIENCE_S = 120.0  # processes write side by side, and clocks are corrected a little
@@ -67,8 +65,7 @@ def read_heads(text: str, upto: int) -> dict[ChainKey, tuple[int, str]]:
     }
 
 
-@dataclass(slots=True)
-class AuditChain:
+class AuditChain(Struct):
     """What a walk along the chains found, of all projects or of one. Each writer has a chain, and its own count.
 
     `unchained` rows are older than the chain; `broken_at` is the number of the first row that does not fit.

@@ -7,13 +7,14 @@ and the audit row about it, are kept all the same.
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from msgspec import Struct
+
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
-from toolwire.protocol.values import constructor, dataclass, fast_frozen
 from toolwire.record import ledger, refusals, reserved_usage
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.contract import Ends, LoopMetrics, Reservation, TurnStats
@@ -140,16 +141,11 @@ Begun = Callable[[str], "Collection[bytes] | None"]
 """The keys of the calls that an owner had begun; None where that is not known."""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ChangeTime:
+class ChangeTime(Struct, frozen=True):
     """When a change is made, and by which store."""
 
     at: float
     store: str
-
-
-new_change_time = constructor(ChangeTime)
 
 
 def begin(
@@ -241,9 +237,7 @@ def _reserved(
     return kept, rows
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class OpenCard:
+class OpenCard(Struct, frozen=True):
     """A card to be written down unless its identity is taken."""
 
     card: CallCard
@@ -296,15 +290,12 @@ class OpenCard:
             tx.end_call(self.key, card.result, self.result_row, self.now.at)
 
 
-_new_open_card = constructor(OpenCard)
-
-
 def open_card(
     card: CallCard, audit: Sequence[AuditRow], now: ChangeTime, reserve: Reservation | None = None
 ) -> OpenCard:
     result = None if card.result is None else result_row(card, card.result, now.at)
     row = card_row(card)
-    return _new_open_card(card, (row[1], row[7], row[8]), row, result, audit_rows(audit), now, reserve)
+    return OpenCard(card, (row[1], row[7], row[8]), row, result, audit_rows(audit), now, reserve)
 
 
 def claim(
@@ -385,7 +376,7 @@ def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float
     tx.set_turn(key, TurnRow(turn.epoch, ledger.ENDED, None))
     whose, turn_id = key
     metrics = loop_metrics(LoopMetrics(), stats, ending.reason)
-    tx.connection.execute(ADD_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
+    tx.connection.execute(ADD_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__struct_fields__)))
     for tally in stats.formats:
         _count_format(tx, turn.project, tally)
     used = spending(Spending(), stats, 0)

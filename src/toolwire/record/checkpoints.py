@@ -10,12 +10,13 @@ import os
 import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import dataclass
 from toolwire.record.chain import AuditChain
 from toolwire.record.ownership import (
     FOLDER_FLAGS,
@@ -36,8 +37,7 @@ _KEY_BYTES = 32
 _LONGEST_KEY = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """The number and digest of the newest row at a time, signed. `key` is the public key, in hexadecimal.
 
     It is about the rows of one project; one without a `project`, about the whole log.

@@ -6,8 +6,9 @@ A part that needs one of them takes that one. Which owners are alive is a contra
 """
 
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from toolwire.breadcrumbs.rules.words import WordMatch
 from toolwire.plan.resources import LockClaim
@@ -20,7 +21,6 @@ from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn, TurnKind
-from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.protocol.waits import Wait
 from toolwire.record.chain import AuditChain
 from toolwire.wire.formats.tally import FormatTally
@@ -28,8 +28,7 @@ from toolwire.wire.formats.tally import FormatTally
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class KeptTurn:
+class KeptTurn(Struct, frozen=True):
     """A turn as the store knows it: how it began, and what has happened since.
 
     `opening` carries the thread's history and the question in `messages` and has fresh counters. `events` are the
@@ -47,8 +46,7 @@ class KeptTurn:
     ending: Ending | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TurnSummary:
+class TurnSummary(Struct, frozen=True):
     """A line in a list of turns. `state` is running, interrupted or ended.
 
     `answer` and `value` are the deliverable of one that has ended; see `Ending`.
@@ -74,9 +72,7 @@ class TurnSummary:
         return TurnKind.of_model(self.model)
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class TurnStats:
+class TurnStats(Struct, frozen=True):
     """What a finished turn adds to the metrics: the loop's, and how the formats of its model have worked.
 
     `wall_s` are the seconds that count for its agent's day.
@@ -100,8 +96,7 @@ Ends = Callable[[ToolResult], tuple[Turn, TurnStats]]
 """How a turn of a single call ends by the result of that: the turn with its ending, and what the metrics count."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolMetrics:
+class ToolMetrics(Struct, frozen=True):
     """Sums over all calls of a tool. Percentiles and `errors_by_type` are of its newest calls."""
 
     tool: str
@@ -119,9 +114,7 @@ class ToolMetrics:
     errors_by_type: Mapping[str, int] = field(default_factory=dict)
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """What is not over yet, of all processes: turns that run (or whose process died), wait, or were interrupted,
     pending approvals, calls on their way to workers, and how long the oldest command that is due was not sent.
     """
@@ -134,9 +127,7 @@ class Workload:
     overdue_s: float = 0.0
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class LoopMetrics:
+class LoopMetrics(Struct, frozen=True):
     """Sums over all ended turns. A turn recovered when a call of it failed and it still ended in an answer."""
 
     turns: int = 0
@@ -157,8 +148,7 @@ Place = tuple[int, int]
 """Where an event stands in its turn: the epoch, and its number in that."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptEvent:
+class KeptEvent(Struct, frozen=True):
     """An event of a turn as it was sent to those who watch: its kind, and all of it as JSON."""
 
     project: str
@@ -210,8 +200,7 @@ class NewVector(NamedTuple):
     vector: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """How many calls the agents in `accounts` may make in one day (UTC), over all their turns in a project.
 
     The store counts in the transaction that writes calls down. It has the calls beyond refused: given a card and what
@@ -225,8 +214,7 @@ class Reservation:
     settles: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UsageRequest:
+class UsageRequest(Struct, frozen=True):
     """What one model call is expected to use at most, and the limits within which it must stay.
 
     The agents in `accounts` share the day's `budget` in a project. `own` is what the turn may use together with its

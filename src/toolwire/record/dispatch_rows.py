@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 import orjson
+from msgspec.structs import replace
 
 from toolwire.errors import StoreError
 from toolwire.protocol.records import CallCard, Dispatch
-from toolwire.protocol.values import replace
 from toolwire.record import ledger, refusals
 from toolwire.record.changes import ChangeTime
 from toolwire.record.contract import DueDispatch

@@ -23,6 +23,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.bus import CONTROL, AfterExecution, control_of, effective_action
@@ -30,17 +33,12 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import SURELY_SHORT, AuditRow, CallCard, Dispatch, is_long
 from toolwire.protocol.tools import USUAL
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changing, dataclass, fast_frozen, replace
 from toolwire.record import refusals
 from toolwire.record.liveness import Alive
 
 NAMES_OF_TURN = ("project", "agent", "thread", "model")
 _NO_NAMES: Mapping[str, str] = {}
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
-
-_as_seen = changing(CallCard, "epoch", "token")
-_claimed = changing(CallCard, "attempt", "epoch", "token", "owner", "until")
-_with_result = changing(CallCard, "result", "token")
 
 
 class TurnState(Protocol):
@@ -66,9 +64,7 @@ turn's agent is charged.
 """
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What a call is claimed with: a new token, and how long the lease lasts; see `CallCard`.
 
     `store` is the name of the store that is asked, which owns the claim unless another owner is named.
@@ -174,7 +170,7 @@ def add_call(
     if kept.result is not None or card.result is None or is_held(kept, turn, at, alive):
         return seen, None, (), 0
     # It was reserved for a day, and is refused now.
-    return replace(seen, result=card.result), _with_result(kept, card.result, ""), (), 0 if kept.attempt else -1
+    return replace(seen, result=card.result), replace(kept, result=card.result, token=""), (), 0 if kept.attempt else -1
 
 
 def claim_call(
@@ -198,7 +194,7 @@ def claim_call(
     if kept.cancel:
         return refusals.canceled(kept), None, (), 0
     owner = claim.owner or _owner_of_lease(turn, claim.store, claim.until)
-    mine = _claimed(kept, kept.attempt + 1, card.epoch, claim.token, owner, claim.until)
+    mine = replace(kept, attempt=kept.attempt + 1, epoch=card.epoch, token=claim.token, owner=owner, until=claim.until)
     return mine, mine, (), 0
 
 
@@ -259,7 +255,7 @@ def close_call(
     ran: bool,
 ) -> Step[ToolResult]:
     """Keep how a call ended, once."""
-    ended = None if kept is None else _with_result(kept, result, "")
+    ended = None if kept is None else replace(kept, result=result, token="")
     return refuse_close(card, result, kept, turn, at, alive, store) or (result, ended, (), 0 if ran else -1)
 
 
@@ -294,7 +290,7 @@ def dispatch_call(
         return refusals.taken_over(dispatch.turn_id, dispatch.epoch, turn.epoch)
     if is_held(kept, turn, at, alive):
         return refusals.held(kept)
-    return _as_seen(kept, dispatch.epoch, "")
+    return replace(kept, epoch=dispatch.epoch, token="")
 
 
 class Sending(Enum):
@@ -367,7 +363,7 @@ def settle(card: CallCard, result: ToolResult, at: float) -> tuple[ToolResult, t
 
 def _seen(kept: CallCard, card: CallCard) -> CallCard:
     """A kept card as its caller sees it: under the caller's epoch, and with the token only for who knows it."""
-    return _as_seen(kept, card.epoch, card.token if card.token == kept.token else "")
+    return replace(kept, epoch=card.epoch, token=card.token if card.token == kept.token else "")
 
 
 def _is_holder(card: CallCard, kept: CallCard) -> bool:
@@ -389,8 +385,7 @@ def _owner_of_lease(turn: TurnState | None, store: str, until: float | None) -> 
 # Approvals
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """An approval as it is kept from now on, and what the log says."""
 
     card: ApprovalCard

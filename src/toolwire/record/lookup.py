@@ -4,15 +4,15 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
+
 from toolwire.record.rows import Row
 
 Key = TypeVar("Key")
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup(Generic[Key, Found]):
+class Lookup(Struct, Generic[Key, Found], frozen=True):
     """What is asked about keys, and how the answer is read. It needs no connection for either."""
 
     sql: str

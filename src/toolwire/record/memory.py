@@ -8,11 +8,13 @@ import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field
 from functools import partial
 from itertools import count, islice
 from operator import attrgetter
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.errors import StoreError
 from toolwire.plan.resources import LockClaim
@@ -24,7 +26,6 @@ from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch, short_name
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn
-from toolwire.protocol.values import changing, dataclass, replace
 from toolwire.record import ledger, ready, refusals, registry_rules, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain
@@ -77,7 +78,6 @@ from toolwire.wire.formats.tally import FormatTally, merge_tallies
 
 _result_of = attrgetter("result")
 _project_of = attrgetter("project")
-_shown = changing(CallCard, "token")
 T = TypeVar("T")
 _TurnKey = tuple[str, str]
 """The project and the id of a turn."""
@@ -89,8 +89,7 @@ _STORE = "memory"
 """The one owner there usually is."""
 
 
-@dataclass(slots=True)
-class _MemoryTurn:
+class _MemoryTurn(Struct):
     """A turn in memory. Its opening carries the current epoch, too.
 
     On the monotonic clock, `since` is when it would have begun had it run at a stretch, and `ran_at` when it last ran.
@@ -117,15 +116,13 @@ class _MemoryTurn:
         return max(0.0, self.ran_at - self.since - self.waited_s)
 
 
-@dataclass(slots=True)
-class _Tool:
+class _Tool(Struct):
     tally: ToolTally = field(default_factory=ToolTally)
     newest_ms: deque[float] = field(default_factory=lambda: deque(maxlen=NEWEST_RESULTS))
     newest_errors: deque[str] = field(default_factory=lambda: deque(maxlen=NEWEST_RESULTS))
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(Struct):
     """What calls and turns have come to, for the metrics and the budgets of days; and what is kept of the past.
 
     One object, since the store has as many attributes as it may have: Python 3.11 keeps up to 29 beside an object, and
@@ -140,8 +137,7 @@ class _Sums:
     past_weight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Past:
+class _Past(Struct, frozen=True):
     """An ended turn, or the ended call of a turn that was never begun: what it counts and weighs."""
 
     key: _TurnKey
@@ -502,7 +498,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         card = self._cards.get((project, turn_id), _NO_CARDS).get(call_id)
         if card is None:
             raise refusals.no_call(turn_id, call_id)
-        return _shown(card, "")
+        return replace(card, token="")
 
     async def call_and_end(self, turn_id: str, call_id: str, *, project: str = "default") -> tuple[CallCard, bool]:
         card, turn = await self.call(turn_id, call_id, project=project), self._turns.get((project, turn_id))
@@ -517,7 +513,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         dispatch, card = self._dispatches.get(key), self._cards.get(key[:2], _NO_CARDS).get(key[2])
         if dispatch is None or card is None:
             raise refusals.not_dispatched(sought)
-        return dispatch, _shown(card, "")
+        return dispatch, replace(card, token="")
 
     async def take_due(
         self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None,
@@ -584,7 +580,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         else:
             cards = (self._cards[turn][call] for turn, call in self._card_order if turn[1] == turn_id)
         wanted = (card for card in cards if tool in (None, card.call.name) and project in (None, card.project))
-        return [_shown(card, "") if card.token else card for card in islice(wanted, max(limit, 0))]
+        return [replace(card, token="") if card.token else card for card in islice(wanted, max(limit, 0))]
 
     async def audit_log(
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None,
@@ -613,7 +609,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         own = ((number, key) for key, number in self._card_order.items() if project in (None, key[0][0]))
         later = ((number, key) for number, key in own if number > cursor)
         return [
-            Numbered(number, _shown(self._cards[turn][call_id], ""))
+            Numbered(number, replace(self._cards[turn][call_id], token=""))
             for number, (turn, call_id) in islice(later, max(limit, 0))
         ]
 

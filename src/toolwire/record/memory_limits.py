@@ -7,11 +7,12 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from toolwire.protocol.approvals import ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, ResultsMessage
 from toolwire.protocol.records import AuditRow
-from toolwire.protocol.values import replace
 from toolwire.record import refusals
 from toolwire.record.chain import BEGINNING, AuditChain, ChainKey, KeptRow, link, walk
 from toolwire.record.rows import audit_rows

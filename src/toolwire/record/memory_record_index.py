@@ -4,17 +4,17 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nsmallest
 
+from msgspec import Struct
+
 from toolwire.breadcrumbs.rules.words import WordMatch, is_found, record_words
 from toolwire.protocol.breadcrumbs import Record
-from toolwire.protocol.values import dataclass
 from toolwire.record.contract import NewVector, VectorRow
 
 MOST_DROPPED = 10_000
 """Records that are gone, and which those who follow the index are told about."""
 
 
-@dataclass(slots=True)
-class _Vector:
+class _Vector(Struct):
     cursor: int
     model: str = ""
     bits: bytes | None = None

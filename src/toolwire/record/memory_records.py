@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.rules.words import WordMatch
 from toolwire.errors import StoreError
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordChange, RecordQuery
 from toolwire.protocol.records import AuditRow
-from toolwire.protocol.values import dataclass, replace
 from toolwire.record import record_rules
 from toolwire.record.contract import NewVector, Numbered, VectorRow
 from toolwire.record.memory_limits import AuditTail
@@ -22,8 +24,7 @@ _Key = tuple[str, str]
 """The project and the id of a record, or the project and the digest of a key."""
 
 
-@dataclass(slots=True)
-class _MemoryRecord:
+class _MemoryRecord(Struct):
     """A record: its current version as that was made, how many uses of it are left, and earlier versions."""
 
     number: int

@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
+from msgspec import Struct
+
 from toolwire.errors import StoreUnavailable
 from toolwire.protocol.chat import Message
-from toolwire.protocol.values import dataclass
 from toolwire.record import reads
 from toolwire.record.faults import to_store_error
 from toolwire.record.reads import AliveOn, EndedTurn
@@ -154,8 +155,7 @@ def _tell(answers: Sequence["asyncio.Future[Found | None]"], error: Exception) -
             answer.set_exception(error)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadThread:
+class ReadThread(Struct, frozen=True):
     """What the next turn of a project's thread is told. `upto` is the number of the newest one that has ended."""
 
     said: tuple[Message, ...] = ()

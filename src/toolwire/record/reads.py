@@ -8,6 +8,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.protocol.approvals import ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Spending
@@ -15,7 +17,6 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard, short_name
 from toolwire.protocol.turns import Ending
-from toolwire.protocol.values import dataclass, replace
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Wait
 from toolwire.record import ledger, ready, refusals, story
 from toolwire.record.approval_clock import ApprovalClock
@@ -408,8 +409,7 @@ def _dead_owners(connection: sqlite3.Connection, project: str | None, alive_on: 
     return orjson.dumps([owner for owner in owners if not alive(owner)]).decode()
 
 
-@dataclass(frozen=True, slots=True)
-class EndedTurn:
+class EndedTurn(Struct, frozen=True):
     """What was said in a turn of a thread that ended as number `ended`."""
 
     ended: int

@@ -7,7 +7,8 @@ the whole step.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
+
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
 
 MOST_AT_ONCE = 2_000
@@ -17,8 +18,7 @@ _AT_ONCE = 500
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownOutcomes:
+class KnownOutcomes(Struct, frozen=True):
     """What has come of what turns wait for. What is not on record any more has: its turn is told what became of it.
 
     A call `is_back` when it has a result, and when none comes any more; see `ledger.is_stranded`.

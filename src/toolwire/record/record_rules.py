@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec.structs import replace
 
 from toolwire.breadcrumbs.rules.words import WordMatch, query_words
 from toolwire.errors import Conflict, KeySpent, NotFound, StoreError
@@ -28,7 +29,6 @@ from toolwire.protocol.breadcrumbs import (
     Sensitivity,
     Visibility,
 )
-from toolwire.protocol.values import replace
 from toolwire.wire.codecs.faithful import dump, load
 
 MOST_VERSIONS = 1_000

@@ -1,11 +1,12 @@
 """The sentences with which every store says no, and the audit rows that go with them."""
 
+from msgspec.structs import replace
+
 from toolwire.errors import CallHeld, Fenced, NotFound, StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import LONGEST_NAME, AuditRow, CallCard, short_name
 from toolwire.protocol.turns import Ending, Turn
-from toolwire.protocol.values import replace
 
 
 def no_turn(turn_id: str) -> NotFound:

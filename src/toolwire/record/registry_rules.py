@@ -5,8 +5,9 @@ content under the same version is refused, unless its writer says that it replac
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as with_fields
 from typing import NamedTuple
+
+from msgspec.structs import replace as with_fields
 
 from toolwire.errors import Conflict, NotFound, StoreError
 from toolwire.protocol.records import AuditRow

@@ -6,14 +6,14 @@ A store asks in the transaction that keeps what was reserved, so that no other p
 from collections.abc import Mapping, Sequence
 from math import inf
 
+from msgspec import Struct
+
 from toolwire.protocol.budgets import Number, Spending, least
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Reservation, UsageRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(Struct, frozen=True):
     """The cards as they are kept, how many of them count, and what the audit log says about those refused."""
 
     cards: Sequence[CallCard]

@@ -13,13 +13,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from toolwire.errors import StoreError
 from toolwire.lazy import lazy_pattern
-from toolwire.protocol.values import dataclass
 from toolwire.record.audit_heads import heads_at
 from toolwire.record.ownership import FOLDER_FLAGS
 from toolwire.record.rows import TurnKey
@@ -91,16 +92,14 @@ _NAMED_BY_RECORDS = """
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class KeepLimits:
+class KeepLimits(Struct, frozen=True):
     """How long things of one kind are kept, and how many bytes of them; None is no limit."""
 
     days: float | None = None
     max_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """What is kept of turns with their calls, of the audit log, of large bodies and of log files."""
 
     turns: KeepLimits = KeepLimits()
@@ -109,8 +108,7 @@ class Retention:
     logs: KeepLimits = KeepLimits()
 
 
-@dataclass(slots=True)
-class PrunePace:
+class PrunePace(Struct):
     """How fast to prune: with pauses, and not beyond a time of the monotonic clock or when it was stopped."""
 
     until: float = math.inf
@@ -136,8 +134,7 @@ class PrunePace:
 AT_FULL_SPEED = PrunePace(pause_s=0.0)
 
 
-@dataclass(slots=True)
-class Pruned:
+class Pruned(Struct):
     """What has gone, or would."""
 
     turns: int = 0
@@ -150,11 +147,10 @@ class Pruned:
     record_changes: int = 0
 
     def counts(self) -> dict[str, int]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditCut:
+class AuditCut(Struct, frozen=True):
     """The last row of the audit log that is no longer kept: its number and digest, signed."""
 
     seq: int
@@ -245,8 +241,7 @@ def named_bodies(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
     return results | records, still | records
 
 
-@dataclass(frozen=True, slots=True)
-class KeptBody:
+class KeptBody(Struct, frozen=True):
     """A body that is kept: its digest, when it was last needed, and its bytes."""
 
     digest: str
@@ -254,8 +249,7 @@ class KeptBody:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     path: Path
     at: float
     size: int

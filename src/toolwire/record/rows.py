@@ -1,11 +1,11 @@
 """Nouns as rows of the SQLite tables, and back."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import uuid_utils
+from msgspec.structs import replace
 
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.bus import AfterExecution

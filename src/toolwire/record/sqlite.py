@@ -5,10 +5,11 @@ import os
 import sqlite3
 import time
 from collections.abc import AsyncIterable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.plan.resources import LockClaim
@@ -43,7 +44,7 @@ from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.bodies import DatabaseBodies, FolderBodies
 from toolwire.record.chain import AuditChain
-from toolwire.record.changes import ChangeTime, OpenCard, new_change_time, open_card
+from toolwire.record.changes import ChangeTime, OpenCard, open_card
 from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
     BodyPlace,
@@ -307,7 +308,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         return await self._reader.read(reads.detached_calls, limit, project)
 
     def _now(self) -> ChangeTime:
-        return new_change_time(self._clock(), self._owners.name)
+        return ChangeTime(self._clock(), self._owners.name)
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,

@@ -4,13 +4,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import EndReason, Turn
-from toolwire.protocol.values import dataclass
 from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
 
 NEWEST_RESULTS = 1000
@@ -22,8 +23,7 @@ _SUCCESS = Status.SUCCESS
 _ANSWERS = {EndReason.ANSWERED, EndReason.DELIVERED}
 
 
-@dataclass(slots=True)
-class ToolTally:
+class ToolTally(Struct):
     """Running sums for one tool. `errors` counts failed calls only: a partial result is neither success nor error."""
 
     calls: int = 0

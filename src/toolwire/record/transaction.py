@@ -3,15 +3,15 @@
 import re
 import sqlite3
 from collections.abc import Collection, Sequence
-from dataclasses import field
 from enum import Enum
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
+from msgspec import Struct, field
+
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.values import dataclass
 from toolwire.record.audit_heads import newest_head
 from toolwire.record.chain import link_own
 from toolwire.record.liveness import Alive
@@ -113,8 +113,7 @@ class _Ended(Enum):
 _ENDED: Final = _Ended.ENDED
 
 
-@dataclass(slots=True)
-class Cache:
+class Cache(Struct):
     """What a connection has learned: true as long as its transactions succeed and no other connection commits.
 
     Of the turns that began `here` it has seen every call. `heads` are the ends of the audit chains of projects.
@@ -162,8 +161,7 @@ class Cache:
         self.calls = {key: card for key, card in self.calls.items() if key[:2] not in turns}
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Struct):
     """What a transaction took for true without asking the server. The server checks it before it writes anything.
 
     `settled` is what was read, or changed, in the transaction itself.
@@ -207,8 +205,7 @@ class Facts:
         return cards
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Struct):
     """What a transaction knows and will add. Its changes read here, and keep it true for those after them.
 
     `facts` is given where other connections may write while this one believes what it knows; elsewhere a version of

@@ -1,13 +1,13 @@
 """Settings that name a row of a table."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolwire.settings.sections import NotAllowed
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Struct, frozen=True):
     """Accepts the words of a table, which is read when a value is compared or listed, not when settings are loaded.
 
     So a new row is allowed at once, and a table that takes time to load costs nothing where the usual word stands.

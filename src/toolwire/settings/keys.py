@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
+
 from toolwire.settings.choices import OneOf
 from toolwire.settings.schema import (
     AgentSettings,
@@ -27,8 +28,7 @@ NAMED: Mapping[str, type[Section]] = {
 SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One setting. An alias stands for the key `alias_of`, its value divided by `divisor`.
 
     `allowed_words` says what is allowed, or reads it from a table.

@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
+from msgspec.structs import replace
+
 from toolwire.define.versions import read_pin
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import DefinitionError, SettingsError
@@ -19,7 +21,6 @@ from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.providers import ChatApi, tools_for_models
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import replace
 from toolwire.settings.choices import OneOf
 from toolwire.settings.sections import AfterValidator, BeforeValidator, Field, Section
 

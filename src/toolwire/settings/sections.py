@@ -11,20 +11,18 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, dataclass_transform, get_args, get_origin
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 MISSING: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class AfterValidator:
+class AfterValidator(Struct, frozen=True):
     """Judges a value of the right type: gives it back, or raises ValueError with what it must be, or NotAllowed."""
 
     judge: Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class BeforeValidator:
+class BeforeValidator(Struct, frozen=True):
     """Sees a value as it was written, and gives the one that is meant."""
 
     read: Callable[[Any], Any]
@@ -34,8 +32,7 @@ class NotAllowed(Exception):
     """A value is none of those that are allowed; the words for those are said elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingField:
+class SettingField(Struct, frozen=True):
     """One field of a section: its default, its bounds and its meaning."""
 
     default: Any = MISSING

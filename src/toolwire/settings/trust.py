@@ -12,11 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.errors import SettingsError
 from toolwire.protocol.engines import ENGINES
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Tier
-from toolwire.protocol.values import dataclass
 from toolwire.record.ownership import TRUST_VARIABLE
 from toolwire.settings.imports import find_imported
 from toolwire.settings.keys import known_keys, pattern_of
@@ -115,8 +116,7 @@ def _source(file: Path) -> bytes:
         raise SettingsError(f"{file} cannot be read: {wrong.strerror}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class LowerLayers:
+class LowerLayers(Struct, frozen=True):
     """What holds without the file in `folder`: the values that weaker files set, and the folders that they mean.
 
     `home` is where the record lies already, None where no weaker file decides that.

@@ -1,8 +1,9 @@
 """What a command gave, before it is known how much of it will be shown."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from toolwire.deliver.envelope import one_line
 from toolwire.te.running import ProgramRun
@@ -18,8 +19,7 @@ class ResultUnit(NamedTuple):
     parts: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RankedResults:
+class RankedResults(Struct, frozen=True):
     """All results of a command, best first. `counted` names what they are: matches, lines or files.
 
     With `both_ends` the last of them matter as much as the first. `notes` say what is not among them.

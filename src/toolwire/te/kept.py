@@ -8,9 +8,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from toolwire.errors import NotFound
 from toolwire.protocol.obeyed import OWN_STATE
@@ -26,8 +27,7 @@ class NoHandle(Exception):
     """Nothing is kept under this handle; the text says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class PagedOutput:
+class PagedOutput(Struct, frozen=True):
     """An output in the pieces in which it is shown."""
 
     cmd: str

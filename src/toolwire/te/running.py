@@ -7,7 +7,8 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 KEPT = 2 * 1024 * 1024
 KEPT_TAIL = 1024 * 1024
@@ -19,8 +20,7 @@ NOT_EXECUTABLE = 126
 NOT_THERE = 127
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramRun:
+class ProgramRun(Struct, frozen=True):
     """What came of a program. `missing` bytes of its output were dropped before `tail`; `stopped` is size or time."""
 
     code: int

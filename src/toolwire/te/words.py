@@ -1,7 +1,8 @@
 """The words given to `te`: its own flags, and the command that they are about."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 COMMANDS = ("grep", "cat", "find", "ls", "git", "run")
 _FREE = frozenset({"grep", "cat", "find", "ls"})
@@ -40,8 +41,7 @@ class UsageError(Exception):
     """The words make no sense; the text says what would."""
 
 
-@dataclass(frozen=True, slots=True)
-class TeArguments:
+class TeArguments(Struct, frozen=True):
     """What was asked of te."""
 
     command: str = ""

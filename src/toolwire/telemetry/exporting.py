@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TextIO
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -21,7 +22,6 @@ from requests import Response, Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ConnectionError, RequestException  # noqa: A004 (it is the one that is meant)
 
-from toolwire.protocol.values import dataclass
 from toolwire.telemetry.conventions import Clean
 from toolwire.telemetry.traces import TurnTracer
 
@@ -31,8 +31,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
+class ExportOptions(Struct, frozen=True):
     """What the settings say; what is empty or None is left to `OTEL_*` variables and their defaults."""
 
     exporter: Literal["otlp", "console"] = "otlp"

@@ -1,15 +1,15 @@
 """What one process tells: its traces, its metrics, or both."""
 
+from msgspec import Struct
+
 from toolwire.protocol.events import Event
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import dataclass
 from toolwire.telemetry.metrics import Metrics
 from toolwire.telemetry.traces import TurnTracer
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTelemetry:
+class ProcessTelemetry(Struct, frozen=True):
     """Hands events of turns to whichever there is."""
 
     tracer: TurnTracer | None = None

@@ -14,8 +14,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from opentelemetry import context as contexts
 from opentelemetry import trace as spans
 from opentelemetry.context.context import Context as SpanScope
@@ -84,8 +84,7 @@ class _ChosenIds(RandomIdGenerator):
         return getattr(self._chosen, "span", 0) or super().generate_span_id()
 
 
-@dataclass(slots=True)
-class _OpenSpan:
+class _OpenSpan(Struct):
     """A span that has begun: what it will be, below which one, and what has happened in it."""
 
     name: str
@@ -101,8 +100,7 @@ class _OpenSpan:
         return _scope(self.place)
 
 
-@dataclass(slots=True)
-class _RunningTurn:
+class _RunningTurn(Struct):
     """A turn that this process runs. `outside` is the context of the code that runs it."""
 
     whole: _OpenSpan
@@ -319,8 +317,7 @@ class TurnTracer:
             yield RequestSpan(span, method, _written(span.get_span_context()))
 
 
-@dataclass(frozen=True, slots=True)
-class CallSpan:
+class CallSpan(Struct, frozen=True):
     """A call that runs here for another process."""
 
     span: Span
@@ -333,8 +330,7 @@ class CallSpan:
             self.span.set_status(Status(StatusCode.ERROR, fault))
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSpan:
+class RequestSpan(Struct, frozen=True):
     """A request that is being answered."""
 
     span: Span

@@ -2,10 +2,11 @@
 
 from time import perf_counter
 
+from msgspec.structs import replace
+
 from toolwire.execute.contract import Executor
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
-from toolwire.protocol.values import replace
 from toolwire.telemetry.metrics import Metrics
 from toolwire.telemetry.traces import TurnTracer
 

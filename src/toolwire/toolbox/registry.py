@@ -11,6 +11,9 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.define.toolbox import DeferredTool
 from toolwire.errors import SettingsError
 from toolwire.protocol.devices import DeviceAccess
@@ -19,7 +22,6 @@ from toolwire.protocol.files import FileOps
 from toolwire.protocol.operations import Command, ExecOps, Listener, Ran
 from toolwire.protocol.providers import tools_for_models
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass, replace
 from toolwire.toolbox import modules
 
 if TYPE_CHECKING:
@@ -45,8 +47,7 @@ PERMISSIONS = frozenset({"device", "file_read", "file_write", "git", "network", 
 """What built-in tools need."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDependencies:
+class ToolDependencies(Struct, frozen=True):
     """What tools are made from. What is not given is this machine's own, or left out.
 
     - `engine` is the weakest sandbox, `files` and `commands` act in place of this machine's disk and sandbox.

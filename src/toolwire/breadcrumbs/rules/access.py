@@ -11,12 +11,13 @@ that asking for it tells nothing.
 
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.rules.callers import Caller, Role
 from toolwire.breadcrumbs.rules.schemas import type_family
 from toolwire.breadcrumbs.rules.subscriptions import SUBSCRIPTION
 from toolwire.errors import NotPermitted
 from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity, Visibility
-from toolwire.protocol.values import replace
 
 READ_ONLY = frozenset({Role.READER})
 _OWNER_FIELDS = ("visibility", "sensitivity")

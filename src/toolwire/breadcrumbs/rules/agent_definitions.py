@@ -13,12 +13,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.breadcrumbs.rules.selectors import Selector, fits, read_selector
 from toolwire.errors import InvalidRecord
 from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, Sensitivity, Visibility
 from toolwire.protocol.tools import Tier
-from toolwire.protocol.values import dataclass
 
 AGENT, TASK, RESPONSE, REQUEST, BLACKLIST = (
     "agent.def.v1", "delegation.task.v1", "delegation.response.v1", "task.request.v1", "context.blacklist.v1",
@@ -46,8 +47,7 @@ _NEVER_SHOWN = (
 """Types that wake no agent and are part of no context: they are how things are kept going, or hold keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSubscription:
+class AgentSubscription(Struct, frozen=True):
     """One selector of an agent, with what it is for. Of a context, the newest `limit` records are shown."""
 
     selector: Selector
@@ -56,8 +56,7 @@ class AgentSubscription:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AgentDefinition:
+class AgentDefinition(Struct, frozen=True):
     """A specialist. It has the tools that are named and no others; without a tier of its own, that of who asks."""
 
     name: str
@@ -84,8 +83,7 @@ class AgentDefinition:
         return any(kind in one.on and fits(one.selector, record) for one in self.triggers)
 
 
-@dataclass(frozen=True, slots=True)
-class Blacklist:
+class Blacklist(Struct, frozen=True):
     """What no agent is shown, beside what its own definition leaves out."""
 
     schemas: frozenset[str] = frozenset()

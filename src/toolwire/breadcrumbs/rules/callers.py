@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 RUNTIME_NAME = "toolwire"
 
@@ -17,8 +17,7 @@ class Role(StrEnum):
     RUNTIME = "runtime"
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """One who asks. `turn_id` and `call_id` name the tool call; `origins` the untrusted content that its turn read."""
 
     name: str

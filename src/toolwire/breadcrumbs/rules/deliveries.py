@@ -7,9 +7,11 @@ repeated one by that. Content that is personal or secret never leaves: of such a
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.errors import InvalidRecord
 from toolwire.protocol.breadcrumbs import Record, RecordChange, Sensitivity
-from toolwire.protocol.values import dataclass, replace
 
 DELIVERY, DEAD_LETTER, CURSOR = "webhook.delivery.v1", "webhook.dead_letter.v1", "webhook.cursor.v1"
 OWN_TYPES = "webhook."
@@ -22,8 +24,7 @@ COOL_DOWN_S = 60.0
 _JITTER = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookDelivery:
+class WebhookDelivery(Struct, frozen=True):
     """A change that waits to be delivered: which one, to which subscription, and how often it was tried."""
 
     subscription: str

@@ -17,9 +17,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.errors import InvalidRecord
 from toolwire.lazy import lazy_pattern
-from toolwire.protocol.values import dataclass
 
 MOST_USES = 1_000_000_000
 LAST_DATE = 253_402_300_799.0
@@ -39,8 +40,7 @@ _DATE = lazy_pattern(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+
 _FORMS = 'such as {"type": "duration", "duration": "24h"}, {"type": "usage", "uses": 3} or {"type": "never"}'
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetime:
+class Lifetime(Struct, frozen=True):
     """A lifetime as it was asked for, and what follows from it: both None for a record that lasts."""
 
     ttl: Mapping[str, Any] | None = None

@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.rules.schedules import Schedule, check_schedule, due_between, next_after, read_schedule
 from toolwire.errors import InvalidRecord
-from toolwire.protocol.values import dataclass, replace
 
 SCHEDULE, TICK, STATE = "schedule.definition.v1", "schedule.tick.v1", "schedule.state.v1"
 GRACE_S = 60.0
@@ -43,15 +45,13 @@ class MissedRuns(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class CreateRecord:
+class CreateRecord(Struct, frozen=True):
     """Create a record. Texts of the template may refer to the tick: `${tick.fired_at}`."""
 
     template: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class AskAgent:
+class AskAgent(Struct, frozen=True):
     """Begin a turn of an agent of the project."""
 
     question: str
@@ -59,8 +59,7 @@ class AskAgent:
     thread: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallTool:
+class CallTool(Struct, frozen=True):
     """Call a tool, without a model."""
 
     tool: str
@@ -71,8 +70,7 @@ ScheduleAction = CreateRecord | AskAgent | CallTool | None
 """What a firing does beside its tick."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleDefinition:
+class ScheduleDefinition(Struct, frozen=True):
     """A definition that was read. `grant` is that of the turn that made it, where an agent did."""
 
     schedule: Schedule
@@ -91,16 +89,14 @@ class ScheduleDefinition:
         return repr((sorted(when.interval.items(), key=str), when.timezone, when.start, when.end, self.enabled))
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(Struct, frozen=True):
     """One firing: when it was `due`, and when it was decided that it happens."""
 
     due: float
     fired_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleState:
+class ScheduleState(Struct, frozen=True):
     """How far a schedule was looked after, what is decided and not done yet, and how often it has run."""
 
     last_due: float

@@ -22,6 +22,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from toolwire.breadcrumbs.rules.wall_clock import (
     LAST_INSTANT,
     NextTime,
@@ -32,7 +34,6 @@ from toolwire.breadcrumbs.rules.wall_clock import (
 )
 from toolwire.errors import InvalidRecord
 from toolwire.lazy import lazy_module, lazy_pattern
-from toolwire.protocol.values import dataclass
 
 if TYPE_CHECKING:
     import cronsim
@@ -68,8 +69,7 @@ _TIME = lazy_pattern(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
 _LONGEST_STEP_S = 10 * 366 * 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class CronTimes:
+class CronTimes(Struct, frozen=True):
     """What a cron expression of five fields is due at."""
 
     expression: str
@@ -87,8 +87,7 @@ class CronTimes:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class DayTimes:
+class DayTimes(Struct, frozen=True):
     """A time of day on every so many days, counted from a day."""
 
     first: datetime.date
@@ -102,8 +101,7 @@ class DayTimes:
         return due if due > shown else due + datetime.timedelta(days=self.days)
 
 
-@dataclass(frozen=True, slots=True)
-class StepTimes:
+class StepTimes(Struct, frozen=True):
     """Every so many seconds, counted from an instant."""
 
     first: int
@@ -113,8 +111,7 @@ class StepTimes:
         return self.first + max((instant - self.first) // self.seconds + 1, 0) * self.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """When something is due. `interval` is what was asked for, in its own words."""
 
     times: CronTimes | DayTimes | StepTimes

@@ -17,7 +17,7 @@ the first 4,096 characters, and what a text or list is to contain among the firs
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
@@ -29,7 +29,6 @@ from toolwire.breadcrumbs.rules.schemas import check_schema_name
 from toolwire.errors import InvalidRecord
 from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import Record
-from toolwire.protocol.values import dataclass
 
 MOST_TAGS = 64
 MOST_CONDITIONS = 16

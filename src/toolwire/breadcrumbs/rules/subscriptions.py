@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.breadcrumbs.rules.selectors import Selector, read_selector
 from toolwire.errors import InvalidRecord
 from toolwire.protocol.breadcrumbs import ChangeKind
-from toolwire.protocol.values import dataclass
 
 SUBSCRIPTION = "subscription.v1"
 LONGEST_URL = 2_000
@@ -21,8 +22,7 @@ _FIELDS = ("selector", "kinds", "url", "is_active", "comment")
 ALL_KINDS = frozenset(ChangeKind)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSubscription:
+class RecordSubscription(Struct, frozen=True):
     """A subscription that was read and checked."""
 
     selector: Selector

@@ -18,9 +18,10 @@ from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.lazy import lazy_pattern
 from toolwire.protocol.breadcrumbs import Record, RecordQuery, Sensitivity, Visibility
-from toolwire.protocol.values import dataclass
 
 MOST_TEXT = 65_536
 """Characters of a record that are indexed. The rest of a longer one is kept and read, but not found by its words."""
@@ -52,8 +53,7 @@ _ASCII_RUN = lazy_pattern("[A-Za-z0-9]+")
 _SYMBOL = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
 
 
-@dataclass(frozen=True, slots=True)
-class WordMatch:
+class WordMatch(Struct, frozen=True):
     """Records of a project that have every word of `every`, and of each group at least one.
 
     `match_of` makes one that has facets of the project; what is added to it only narrows it further.

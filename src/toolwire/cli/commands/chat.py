@@ -4,12 +4,12 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from time import perf_counter
 from typing import Any
 
+from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from toolwire.agent import Agent, Answer

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
+from msgspec import Struct
 from rich.text import Text
 
 from toolwire.agent import run_sync
@@ -53,8 +53,7 @@ _CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _STYLES = {"ok": "green", "warn": "yellow", "missing": "dim", "unsafe": "bold red", "broken": "bold red"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One line of the examination. `broken` means that toolwire cannot do its work here. `more` are further lines."""
 
     what: str

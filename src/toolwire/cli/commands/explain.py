@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
 from rich.text import Text
 
 from toolwire.agent import run_sync
@@ -43,7 +44,6 @@ from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval
 from toolwire.protocol.chat import ResultsMessage, untrusted_sources
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.values import replace
 
 _MARKS = {
     "passed": ("✓", "green"),

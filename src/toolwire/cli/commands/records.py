@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from msgspec.structs import replace
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
@@ -31,7 +32,6 @@ from toolwire.cli.terminal.screen import Screen
 from toolwire.define.service_files import ENDINGS, LARGEST_FILE
 from toolwire.errors import InvalidRecord, NotFound, SettingsError
 from toolwire.protocol.breadcrumbs import Record
-from toolwire.protocol.values import replace
 from toolwire.record.contract import Numbered
 from toolwire.wire.utp.reading import read_object
 from toolwire.wire.utp.violations import Violation

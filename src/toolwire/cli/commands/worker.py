@@ -6,12 +6,12 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder

@@ -3,8 +3,10 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.agent import Agent, Answer
 from toolwire.assemble.agents import open_agent
@@ -28,7 +30,6 @@ from toolwire.errors import DefinitionError, NotFound, SettingsError, Suspended
 from toolwire.hub import submitting
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.turns import EndReason, Turn, TurnKind
-from toolwire.protocol.values import dataclass, replace
 from toolwire.record.contract import Store
 
 MOST_TURNS = 1_000
@@ -36,8 +37,7 @@ _MOST_WAITS = 3
 ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """The flags of one `ask` or `chat`, as they were given."""
 
     model: str | None = None

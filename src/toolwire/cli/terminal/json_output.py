@@ -3,9 +3,11 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum, IntEnum
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolwire.cli.terminal.text import clean_json
 from toolwire.protocol.calls import Image, Resource, Text, ToolCall, ToolResult
@@ -45,8 +47,8 @@ def plain(value: Any, depth: int = 0) -> Any:
             return [plain(inner, depth + 1) for inner in value]
         case set() | frozenset():
             return sorted(str(inner) for inner in value)
-        case _ if is_dataclass(value):
-            return {field.name: plain(getattr(value, field.name), depth + 1) for field in fields(value)}
+        case Struct():
+            return {name: plain(given, depth + 1) for name, given in asdict(value).items()}
         case _:
             return str(value)
 

@@ -3,9 +3,9 @@
 import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from rich.text import Text
 
 from toolwire.assemble.skills import ProjectSkills
@@ -25,8 +25,7 @@ from toolwire.toolbox.skills.trials import SkillTrial
 _MARKS = {"yes": ("✓ ", "green"), "no": ("✗ ", "red"), "not seen": ("? ", "yellow")}
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What was found about one tool, and whether its tests were run."""
 
     findings: list[SkillFinding]

@@ -1,9 +1,9 @@
 """`toolwire metrics --formats`: in which formats models are told about tools, and how well each has worked."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
+from msgspec.structs import asdict
 from rich.text import Text
 
 from toolwire.cli.terminal.screen import Screen

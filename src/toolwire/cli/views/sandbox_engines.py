@@ -4,7 +4,8 @@ import asyncio
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import PYTHON, way_out
@@ -24,8 +25,7 @@ from toolwire.protocol.operations import Command, ExecLimits
 _NOT_ON_LINUX = "commands can be confined on Linux only"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line about sandboxes: `ok`, `warn`, `missing` or `unsafe`, what was found, and what to do.
 
     `more` has one sentence for each promise that is weaker here.
@@ -38,8 +38,7 @@ class Line:
     more: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ExaminedEngine:
+class ExaminedEngine(Struct, frozen=True):
     """An engine with its answers to all probes; none where it cannot be used."""
 
     report: EngineReport

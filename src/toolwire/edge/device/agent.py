@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwire.define.canonical import canonical
 from toolwire.define.toolbox import Toolbox
 from toolwire.edge.device.calls import CallPool
@@ -24,7 +26,6 @@ from toolwire.edge.keys import PrivateKey, PublicKeys
 from toolwire.edge.link import LastWill, MqttBroker, MqttLink
 from toolwire.edge.link_contract import Incoming
 from toolwire.errors import BusError, StoreUnavailable, ToolwireError
-from toolwire.protocol.values import replace
 from toolwire.wire.codecs.travelling import write_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, decode_command
 from toolwire.wire.mqtt.reading import FieldReader

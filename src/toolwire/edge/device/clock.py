@@ -23,7 +23,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
+
 from toolwire.wire.mqtt.commands import EdgeCommand
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 
@@ -44,8 +45,7 @@ def machine_boot() -> str:
         return ""
 
 
-@dataclass(slots=True)
-class _Difference:
+class _Difference(Struct):
     """The sender's clock less the device's steady one: at least `least`, and `known` by a command of a session."""
 
     least: float

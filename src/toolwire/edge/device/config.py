@@ -7,14 +7,14 @@ The sections `agent` and `tools` have the names of the published format (`capabi
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+
 from toolwire.define.nearest import nearest
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import dataclass
 from toolwire.wire.mqtt.topics import AGENT_ID, DEFAULT_PREFIX, Topics
 
 T = TypeVar("T")
@@ -36,8 +36,7 @@ _NAMES: Mapping[str, frozenset[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerConfig:
+class BrokerConfig(Struct, frozen=True):
     host: str
     port: int
     tls: bool
@@ -52,8 +51,7 @@ class BrokerConfig:
     keepalive_s: int = 30
 
 
-@dataclass(frozen=True, slots=True)
-class AgentLimits:
+class AgentLimits(Struct, frozen=True):
     """How much at once and for how long.
 
     At most `slots` calls run and `queue` wait; a result above `inline_bytes` is kept as an artifact; a command without
@@ -67,8 +65,7 @@ class AgentLimits:
     drain_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceConfig:
+class DeviceConfig(Struct, frozen=True):
     """The whole file. `flags` are what it says about settings, by dotted key."""
 
     folder: Path

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import OUTCOMES, Code
-from toolwire.protocol.values import dataclass
 
 MOST_COUNTED = 512
 """So many tools are counted by name; an orchestrator may ask for any number that there are not."""
@@ -13,8 +14,7 @@ OTHERS = "(others)"
 _LONGEST_ERROR = 200
 
 
-@dataclass(slots=True)
-class ToolCounts:
+class ToolCounts(Struct):
     """The numbers of one tool since the process began, in the words of the published format."""
 
     total_calls: int = 0

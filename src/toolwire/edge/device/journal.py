@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
+from msgspec import Struct
 
 from toolwire.errors import StoreUnavailable
-from toolwire.protocol.values import dataclass, fast_frozen
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -52,9 +52,7 @@ class CallState(StrEnum):
     FINISHED = "finished"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class JournalRow:
+class JournalRow(Struct, frozen=True):
     """One call. `command` is the newest one of it, as JSON, and `body` that of its report once it has finished.
 
     A call that is `harmless` may run again after a crash.
@@ -69,17 +67,13 @@ class JournalRow:
     body: bytes | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """What the journal had about a call before it was to be accepted: None for a new one."""
 
     before: JournalRow | None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class JournalEvent:
+class JournalEvent(Struct, frozen=True):
     """Something that an operator may want to know: a refused message, a late report."""
 
     number: int

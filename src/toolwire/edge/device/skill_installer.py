@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from typing import Any
 from toolwire.define.versions import version_key
 from toolwire.edge.skill_bundles import BundleHead, BundlePiece, read_piece, unpack_bundle
 from toolwire.errors import DefinitionError
-from toolwire.protocol.values import dataclass
 from toolwire.toolbox.skills.catalog import FoundSkill, read_skill, scan
 from toolwire.wire.mqtt.refusals import RefusedMessage
 from toolwire.wire.mqtt.signing import Verifier

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwire.decide.ladder import Case, decide
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import busy, canceled_result, refusal_result
@@ -18,7 +20,6 @@ from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolCall, To
 from toolwire.protocol.context import CallInfo, Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Grant
-from toolwire.protocol.values import replace
 from toolwire.wire.mqtt.commands import LONGEST_NAME, LONGEST_SOURCE, MOST_SOURCES, EdgeCommand, ToolRequest
 from toolwire.wire.mqtt.reading import FieldReader
 from toolwire.wire.mqtt.refusals import RefusedMessage

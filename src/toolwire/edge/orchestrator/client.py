@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.define.canonical import canonical
 from toolwire.edge.link_contract import Link
 from toolwire.edge.orchestrator.offered import NO_LIMITS, DeviceLimits, read_device_tools
 from toolwire.edge.orchestrator.presence import DeviceRegistry, DeviceState, Presence
 from toolwire.errors import BusError, BusUnavailable
-from toolwire.protocol.values import dataclass, replace
 from toolwire.record.rows import new_id
 from toolwire.wire.mqtt.chunks import ChunkJoiner, is_chunk, read_chunk
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand, encode_command
@@ -64,8 +66,7 @@ class PendingCall:
         self.heard = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EndedCall:
+class EndedCall(Struct, frozen=True):
     """A call that no report is awaited of any more; whether its report came, and counts."""
 
     command: EdgeCommand

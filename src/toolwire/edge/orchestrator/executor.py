@@ -9,8 +9,12 @@ import hashlib
 import math
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.define.canonical import digest
 from toolwire.define.nearest import nearest
@@ -27,7 +31,6 @@ from toolwire.protocol.calls import Allowed, ErrorText, Text, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import REPEATABLE, Edge, Tool
-from toolwire.protocol.values import dataclass, replace
 from toolwire.protocol.waits import Until
 from toolwire.record.rows import new_id
 from toolwire.wire.codecs.travelling import write_info
@@ -58,8 +61,7 @@ _MAY_BE_THERE = (Presence.ONLINE, Presence.UNCONFIRMED)
 _NO_BROKER = "the broker of the devices cannot be reached; start it, or correct edge.url"
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeLimits:
+class EdgeLimits(Struct, frozen=True):
     """How calls of devices are sent.
 
     A call for a device that is not there fails at once (`queue_s` = 0), or waits so long for it. After `stays_s` of

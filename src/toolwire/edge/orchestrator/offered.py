@@ -9,6 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.define.canonical import digest
 from toolwire.define.functions import tool_name
 from toolwire.define.schemas import compile_schema, object_schema, plain_copy
@@ -18,7 +21,6 @@ from toolwire.deliver.visible_text import visible
 from toolwire.edge.orchestrator.presence import Device, offering
 from toolwire.errors import DefinitionError
 from toolwire.protocol.tools import Edge, Effect, Tier, Tool
-from toolwire.protocol.values import dataclass, replace
 
 MOST_TOOLS = 128
 MOST_FAULTS = 20
@@ -36,8 +38,7 @@ _PERMISSIONS = 20
 _FLOOR = {Effect.PURE: Tier.CRAWL, Effect.IDEMPOTENT: Tier.WALK}
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLimits:
+class DeviceLimits(Struct, frozen=True):
     """What the operator says about a device: which of its tools count, and the least that they ask for.
 
     `needs` are permissions that every call needs beside those that the device says; `tier` is the lowest tier.

@@ -12,8 +12,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import dataclass, fast_frozen, replace
 from toolwire.wire.mqtt.reports import UNSIGNED
 
 MOST_DEVICES = 10_000
@@ -37,9 +39,7 @@ class Presence(StrEnum):
     UNKNOWN = "unknown"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """What is known of a device. `boot` tells the runs of its process apart, `session` its connections.
 
     `seen_at` is when it last sent something, in seconds since 1970 by the clock of this process.
@@ -88,8 +88,7 @@ class Device:
         return any(one.name == tool for one in self.tools)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceState:
+class DeviceState(Struct, frozen=True):
     """What a status message says."""
 
     presence: Presence

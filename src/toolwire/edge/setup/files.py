@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolwire.bus.certificates import (
     Certificate,
@@ -20,15 +22,13 @@ from toolwire.edge.keys import PrivateKey
 from toolwire.edge.setup import texts
 from toolwire.edge.setup.plan import DEFAULT_BROKER, ORCHESTRATOR, EdgeFolder, EdgePlan
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import dataclass
 from toolwire.wire.mqtt.topics import DEFAULT_PREFIX
 
 MakeFiles = Callable[[EdgeFolder, PrivateKey], Mapping[str, bytes]]
 """Makes the files of a device, by their names, from the folder and the key that signs commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenDevice:
+class WrittenDevice(Struct, frozen=True):
     """What was written. `settings` is what the orchestrator's settings still need."""
 
     folder: EdgeFolder
@@ -77,8 +77,7 @@ def require_new(device: Path, name: str) -> None:
         raise SettingsError(f"{device} is there already and is not overwritten; remove it to set {name} up anew")
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSetup:
+class FleetSetup(Struct, frozen=True):
     """What all devices of a folder have in common: one broker serves them."""
 
     url: str = DEFAULT_BROKER

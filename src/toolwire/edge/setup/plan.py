@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import dataclass
 from toolwire.wire.mqtt.topics import AGENT_ID, DEFAULT_PREFIX, Topics
 
 DEFAULT_BROKER = "mqtts://127.0.0.1:8883"
@@ -19,8 +20,7 @@ _PORTS = {"mqtts": 8883, "mqtt": 1883}
 _HIGHEST_PORT = 65_534
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerPlace:
+class BrokerPlace(Struct, frozen=True):
     """Where the broker listens: for devices at `port`, for orchestrators, which have another authority, one above.
 
     With nats-server orchestrators speak NATS there.
@@ -46,8 +46,7 @@ class BrokerPlace:
         return f"mqtts://{self.shown_host}:{self.port + 1}" if self.tls else self.device_url
 
 
-@dataclass(frozen=True, slots=True)
-class EdgePlan:
+class EdgePlan(Struct, frozen=True):
     """One device. `program` is where it has toolwire."""
 
     name: str
@@ -111,8 +110,7 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeFolder:
+class EdgeFolder(Struct, frozen=True):
     """Where the files lie."""
 
     path: Path

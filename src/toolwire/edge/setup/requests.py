@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.bus.certificates import client_name, new_request, sign_request
 from toolwire.bus.key_files import PRIVATE, write_whole
 from toolwire.edge.keys import PrivateKey, PublicKey
@@ -27,7 +30,6 @@ from toolwire.edge.setup.files import (
 )
 from toolwire.edge.setup.plan import EdgeFolder, EdgePlan, check_name, check_prefix, read_broker
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import dataclass, replace
 
 REQUEST, ANSWER = "request.json", "answer.json"
 MOST_BYTES = 64 * 1024
@@ -36,8 +38,7 @@ _KEPT = ("program", "capabilities", "groups", "inputs", "outputs", "skills")
 _REQUEST_KIND, _ANSWER_KIND = "toolwire edge request 1", "toolwire edge answer 1"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRequest:
+class DeviceRequest(Struct, frozen=True):
     """What a device asks for: its name, the request for its certificate, and the key that signs what it says."""
 
     name: str
@@ -45,8 +46,7 @@ class DeviceRequest:
     key: PublicKey
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRequest:
+class WrittenRequest(Struct, frozen=True):
     """The folder of a device that has asked."""
 
     device: Path

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
+class Caps(Struct, frozen=True):
     """The most that one call may use.
 
     `at_once` and `opened` count connections, `down_bytes` and `up_bytes` what goes over the wire, `decoded_bytes` a
@@ -34,8 +33,7 @@ class OverCap(Exception):
     """A call used more than its caps allow. The text says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficEvent:
+class TrafficEvent(Struct, frozen=True):
     """One thing the door did, for the audit: never a path, a query, a header or a body.
 
     `event` is allowed, refused or closed; `place` is host:port, in canonical spelling if it has one.

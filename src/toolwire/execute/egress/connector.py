@@ -6,9 +6,10 @@ import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec import Struct
+
 from toolwire.execute.egress.addresses import why_not_public
 from toolwire.execute.egress.hosts import Address, Host
-from toolwire.protocol.values import dataclass
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """All addresses of a name, as text. Raises OSError when there are none."""
@@ -30,8 +31,7 @@ class Unreachable(Exception):
     """The place may be talked to, but does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenConnection:
+class OpenConnection(Struct, frozen=True):
     """A connection to the address that was judged."""
 
     reader: asyncio.StreamReader

@@ -1,7 +1,6 @@
-from toolwire.protocol.values import dataclass
-
 """Reading the name in the first words of a TLS connection, without taking part in it."""
 
+from msgspec import Struct
 
 LONGEST_HELLO = 32 * 1024
 _HANDSHAKE = 22
@@ -18,8 +17,7 @@ class NotTls(Exception):
     """This is not a ClientHello as it should be."""
 
 
-@dataclass(slots=True)
-class _HelloReader:
+class _HelloReader(Struct):
     data: bytes
     at: int = 0
 

@@ -4,8 +4,9 @@ import ipaddress
 import string
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from toolwire.lazy import lazy_module
-from toolwire.protocol.values import dataclass
 
 if TYPE_CHECKING:
     import idna
@@ -24,8 +25,7 @@ class BadHost(ValueError):
     """This is not a host that anyone should be sent to. The text says why, without quoting it in full."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """A host in its canonical spelling: lower case, A-labels, no final dot. `address` is set for an IP literal."""
 
     name: str

@@ -6,9 +6,10 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from toolwire.execute.egress.caps import Audit, Caps, no_audit
 from toolwire.lazy import lazy_module

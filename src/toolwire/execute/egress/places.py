@@ -2,9 +2,10 @@
 
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
 from toolwire.execute.egress.rules import USUAL_PORTS, RequestedAddress
-from toolwire.protocol.values import dataclass
 
 LONGEST_URL = 8192
 _ENDS_AUTHORITY = "/?#"
@@ -16,8 +17,7 @@ class BadUrl(ValueError):
     """Text that is no http(s) URL, or one that different programs read differently. The text says what is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebAddress:
+class WebAddress(Struct, frozen=True):
     """Where a request goes: scheme, canonical host, port, and the path with its query."""
 
     scheme: str

@@ -11,10 +11,11 @@ carries a secret is held to the hosts of that secret in this way; `&` alone leav
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from toolwire.execute.egress.addresses import why_not_public
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
 from toolwire.protocol.tools import LIMIT, limits_of
-from toolwire.protocol.values import dataclass
 
 USUAL_PORTS = {"https": 443, "http": 80}
 MOST_RULES = 1000
@@ -25,8 +26,7 @@ class BadRule(ValueError):
     """A network rule cannot be read. A reader that meets one must refuse everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedAddress:
+class RequestedAddress(Struct, frozen=True):
     """A place that something wants to talk to. `method` is empty where it cannot be seen, as inside a tunnel."""
 
     host: Host
@@ -35,8 +35,7 @@ class RequestedAddress:
     method: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkRule:
+class NetworkRule(Struct, frozen=True):
     """One entry of a grant's `network`. No `port` is the scheme's usual one, no `methods` are all."""
 
     text: str
@@ -66,8 +65,7 @@ class NetworkRule:
         return method in self.methods if method else self.deny
 
 
-@dataclass(frozen=True, slots=True)
-class AddressVerdict:
+class AddressVerdict(Struct, frozen=True):
     """Whether a place may be talked to, by which rule, and in words."""
 
     allowed: bool
@@ -75,8 +73,7 @@ class AddressVerdict:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """All network rules of one grant."""
 
     rules: tuple[NetworkRule, ...] = ()

@@ -1,6 +1,6 @@
 """Keeps account of what an egress proxy did for one command, within bounds that the command cannot stretch."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from toolwire.execute.egress.caps import TrafficEvent
 from toolwire.protocol.traffic import ReachedHost, RefusedHost, Traffic

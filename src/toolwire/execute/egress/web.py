@@ -3,10 +3,11 @@
 import asyncio
 import ssl
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import httpcore2
 import httpx2
+from msgspec import Struct
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.caps import MIB, Audit, Caps, Meter, OverCap, TrafficEvent, no_audit
@@ -128,8 +129,7 @@ class Web:
         return WebAnswer(hop.place.url, answer.status, headers, body, truncated)
 
 
-@dataclass(frozen=True, slots=True)
-class _Hop:
+class _Hop(Struct, frozen=True):
     """One request on the way: where it goes, and what it may still carry there."""
 
     place: WebAddress

@@ -9,15 +9,15 @@ import stat
 import struct
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from toolwire.execute.sandbox.namespaces import enter_namespace
 from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import call
 from toolwire.execute.sandbox.workspace import BASE, DEVICES, NEW_MOUNT_NAMESPACE, ready_stage
-from toolwire.protocol.values import dataclass
 
 _MOST_KEPT = 16
 _BIND_ALL, _HERE, _FROM_DESCRIPTOR, _RECURSIVE, _CLOSE_ON_EXEC = 0x1000 | 0x4000, -100, 0x4, 0x8000, 1
@@ -35,8 +35,7 @@ _LINKS = {
 }
 
 
-@dataclass(slots=True)
-class NamespaceCache:
+class NamespaceCache(Struct):
     """Kept namespaces, one for each set of places where something can be mounted. For the thread that starts boxes."""
 
     files: Mapping[str, bytes]

@@ -4,8 +4,9 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.contract import Box

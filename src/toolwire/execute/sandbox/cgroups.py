@@ -9,8 +9,9 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from toolwire.protocol.operations import ExecLimits
-from toolwire.protocol.values import dataclass
 
 PREFIX = "toolwire-"
 SWEEP_S = 600.0
@@ -24,8 +25,7 @@ _MOST_FOLDERS = 20_000
 _MOST_THREADS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFolder:
+class GroupFolder(Struct, frozen=True):
     """A folder of a hierarchy in which groups can be made, and what groups there can limit."""
 
     folder: Path

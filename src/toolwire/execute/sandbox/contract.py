@@ -5,19 +5,18 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from toolwire.execute.sandbox.cgroups import BoxGroup
 from toolwire.execute.sandbox.starter import Streams, spawn
 from toolwire.protocol.operations import Command
-from toolwire.protocol.values import dataclass
 
 _GONE_WITHIN_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class EngineReport:
+class EngineReport(Struct, frozen=True):
     """Whether an engine can be used here. `weaker` says which of its promises do not hold on this machine, and why."""
 
     engine: str
@@ -55,8 +54,7 @@ class OpenWorkspace(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Box:
+class Box(Struct):
     """A command that runs. `status` is where helpers say how far they came: `stages` of them must say ready.
 
     `stop` is an engine's own way to end it; False when that is not possible yet, or any more. Its `workspace` is looked

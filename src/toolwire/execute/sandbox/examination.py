@@ -9,8 +9,10 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.sandbox.capture import CommandNotStarted
@@ -25,8 +27,7 @@ _NEW_FOR_ALL = 0o3666
 _SOCKET, _PIPE = "daemon.sock", "daemon.pipe"
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeFinding:
+class ProbeFinding(Struct, frozen=True):
     """One probe on one engine. `given` is what counts; `said` tells what was seen when it is not."""
 
     probe: Probe

@@ -10,8 +10,9 @@ note (`git_notes.py`), so that the next box finds what a killed toolwire could n
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
 from functools import partial
+
+from msgspec import Struct, field
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import git_links
@@ -26,7 +27,6 @@ from toolwire.execute.sandbox.git_state import unsafe_steps
 from toolwire.execute.sandbox.held_back import move_aside
 from toolwire.execute.sandbox.nested import find_submodules, git_folder_at, inside, is_bare_workspace
 from toolwire.protocol.obeyed import HELD_BACK
-from toolwire.protocol.values import dataclass
 
 STAND_IN_TIME = 1
 """When stand-ins, which are empty, were changed last: how they are known."""
@@ -51,8 +51,7 @@ post-index-change p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SealedName:
+class SealedName(Struct, frozen=True):
     """A name that a box may not change; with `make`, nor make where it is missing.
 
     What then stands in for it is a file with some content, or an empty folder.
@@ -63,16 +62,14 @@ class SealedName:
     content: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SavedFile:
+class SavedFile(Struct, frozen=True):
     """A file as it was when a box was opened; no content where it was missing."""
 
     content: bytes | None
     mode: int = 0o644
 
 
-@dataclass(slots=True)
-class Baseline:
+class Baseline(Struct):
     """What was there for git when a box was opened. Paths are relative to the workspace."""
 
     workspace: str
@@ -93,8 +90,7 @@ class Baseline:
     known: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class GitGuard:
+class GitGuard(Struct):
     """Compares a workspace with its baseline. `held` tells what was moved aside, `failed` what could not be."""
 
     root: int

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from threading import Lock
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 MOST_LINKS = 50_000
 _MOST_CANDIDATES = 400_000
@@ -27,8 +27,7 @@ _DIGESTS = (20, 32)  # SHA-1 and SHA-256
 _EXTENDED, _NAME_LENGTH = 0x4000, 0x0FFF
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """The paths at which git would look for a repository of its own; `excessive` where these are not all."""
 
     paths: tuple[str, ...] = ()

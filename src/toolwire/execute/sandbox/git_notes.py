@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from msgspec import Struct
+
 from toolwire.execute.sandbox.beneath import lstat_beneath, read_beneath
 from toolwire.execute.sandbox.cgroups import own_name, owner_lives
 from toolwire.execute.sandbox.git_guard import Baseline, GitGuard
 from toolwire.execute.sandbox.git_links import target_of
 from toolwire.execute.sandbox.git_settings import Repository, parse_settings
 from toolwire.lazy import lazy_module
-from toolwire.protocol.values import dataclass
 
 if TYPE_CHECKING:
     import platformdirs
@@ -30,8 +31,7 @@ _LONGEST = 4 * 1024 * 1024
 _SUFFIX = ".json"
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """What became of a box that was not closed: what was moved aside, and what could not be."""
 
     workspace: str

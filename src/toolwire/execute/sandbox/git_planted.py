@@ -8,13 +8,14 @@ has made stays only while nothing in it can start a program, and one that was th
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.execute.sandbox.beneath import lstat_beneath, names_beneath, read_beneath
 from toolwire.execute.sandbox.git_settings import parse_settings
 from toolwire.execute.sandbox.git_state import unsafe_steps
-from toolwire.protocol.values import dataclass
 
 GIT = ".git"
 _LONGEST = 1024 * 1024
@@ -26,8 +27,7 @@ _SAMPLE = ".sample"
 _CLOCK_NS = 20_000_000  # clocks of file systems tick slowly
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """What git obeys in one repository: files of settings, and everything else that matters, one sentence each."""
 
     settings: tuple[bytes, ...] = ()

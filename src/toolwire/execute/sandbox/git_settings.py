@@ -11,11 +11,11 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import field
 from threading import Lock
 
+from msgspec import Struct, field
+
 from toolwire.lazy import lazy_pattern
-from toolwire.protocol.values import dataclass
 
 GIT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _MOST_FILES = 60
@@ -64,8 +64,7 @@ _PLAIN_ADDRESS = lazy_pattern(r"(?!-)(?![a-z0-9][\w+.-]*::)[^\x00-\x1f\x7f]*", r
 _REMOTE_ADDRESS = lazy_pattern(r"(https?|ssh|git|git\+ssh|ssh\+git|ftps?)://[^/]|[^/:.][^/:]*:(?!:)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One line of a configuration: the key as git writes it, sections and last parts in lower case."""
 
     key: str
@@ -88,8 +87,7 @@ class Setting:
         return bool(_HARMLESS.fullmatch(self.key) or _USUAL.fullmatch(self.key))
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True):
     """A repository that has a folder for its work: `git` is its own folder, `common` that of all its worktrees."""
 
     top: str
@@ -97,8 +95,7 @@ class Repository:
     common: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObeyedByGit:
+class ObeyedByGit(Struct, frozen=True):
     """What git obeys for a workspace, as absolute paths, inside of it and elsewhere.
 
     `configs` may be missing: git would obey them once they are there. `named` are paths among the words of settings
@@ -114,8 +111,7 @@ class ObeyedByGit:
     detached: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class _Answer:
+class _Answer(Struct):
     obeyed: ObeyedByGit
     facts: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
 

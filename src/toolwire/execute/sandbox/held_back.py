@@ -10,17 +10,17 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from toolwire.execute.sandbox.beneath import open_folder, unlock
 from toolwire.protocol.obeyed import HELD_BACK
-from toolwire.protocol.values import dataclass
 
 _NAMED = re.compile(rf"(?P<name>.+)\.{HELD_BACK}-[0-9a-f]{{8}}\Z", re.DOTALL)
 _MOST_FOLDERS = 100_000
 _PACKAGES, _GIT, _OBJECTS = "node_modules", "/.git/", "objects"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBack(Struct, frozen=True):
     """Something that was moved aside: what it was called, and where it lies now."""
 
     path: str

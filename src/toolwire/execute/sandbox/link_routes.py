@@ -8,18 +8,18 @@ remembered: every link on it, and what lies at its end.
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.execute.sandbox.git_links import trace
 from toolwire.execute.sandbox.obeyed_scan import FoundName, WorkspaceScan
 from toolwire.protocol.obeyed import Obeyed
-from toolwire.protocol.values import dataclass
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """The way of one link. `links` are those in the workspace, with their targets, `end` is an absolute path.
 
     `is_inner` says that the link has no such name itself and lies in a folder that has.

@@ -11,8 +11,9 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import field
 from time import monotonic, time_ns
+
+from msgspec import Struct, field
 
 from toolwire.execute.sandbox import git_links
 from toolwire.execute.sandbox.beneath import lstat_beneath, names_beneath
@@ -35,7 +36,6 @@ from toolwire.execute.sandbox.open_boxes import (
     workspaces_of_the_dead,
 )
 from toolwire.protocol.obeyed import VERSION_CONTROL, is_own_state
-from toolwire.protocol.values import dataclass
 
 _GRACE_S = 1.0  # a command that is about to end should find what it has made where it made it
 _PATIENCE = 20  # looking takes at most so small a part of the time
@@ -51,8 +51,7 @@ def _unknown() -> object:
     return None
 
 
-@dataclass(slots=True)
-class NameWatch:
+class NameWatch(Struct):
     """What was there before, what was moved aside since, and what could not be."""
 
     root: int

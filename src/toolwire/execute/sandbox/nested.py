@@ -9,19 +9,18 @@ import os
 import stat
 from collections import deque
 from collections.abc import Collection
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from toolwire.execute.sandbox.beneath import lstat_beneath, open_folder, read_beneath
 from toolwire.execute.sandbox.git_index import Links, links_of
 from toolwire.execute.sandbox.git_settings import Repository
-from toolwire.protocol.values import dataclass
 
 _LONGEST_POINTER = 4096
 _BARE_HAS = ("HEAD", "objects", "refs")
 
 
-@dataclass(slots=True)
-class Submodules:
+class Submodules(Struct):
     """Folders of a workspace that an index calls submodules and that hold a repository, or something that names one.
 
     `excessive` are git folders in the workspace with an index that names more than can be looked at.

@@ -13,14 +13,14 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import field
 from enum import IntEnum
 from pathlib import Path
 from threading import Lock
 
+from msgspec import Struct, field
+
 from toolwire.protocol.key_files import is_key_file, is_key_folder
 from toolwire.protocol.obeyed import Obeyed, class_in, is_ordinary, is_own_state, plain_name
-from toolwire.protocol.values import dataclass
 
 MOST_FOLDERS = 100_000
 _MOST_REMEMBERED = 300_000
@@ -37,8 +37,7 @@ class _Counts(IntEnum):
     ALL = 2
 
 
-@dataclass(frozen=True, slots=True)
-class FoundName:
+class FoundName(Struct, frozen=True):
     """A name of the list as it lies in a workspace. `target` is where it leads if it is a link."""
 
     path: str
@@ -49,8 +48,7 @@ class FoundName:
     target: str = ""
 
 
-@dataclass(slots=True)
-class WorkspaceScan:
+class WorkspaceScan(Struct):
     """What was found. `links` lie in folders that are obeyed as a whole.
 
     `put_off` are folders in which only repositories count, see `look_into_packages`. `whole` is False where the
@@ -65,8 +63,7 @@ class WorkspaceScan:
     whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
+class _Listing(Struct, frozen=True):
     folders: tuple[str, ...]
     names: tuple[tuple[str, Obeyed], ...]
     endpoints: tuple[str, ...]

@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from toolwire.execute.sandbox.git_planted import GIT, Contents, changed_at, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.link_routes import Route, changed_routes
 from toolwire.execute.sandbox.obeyed_scan import FoundName, WorkspaceScan, look_into_packages, new_names
 from toolwire.protocol.obeyed import Obeyed
-from toolwire.protocol.values import dataclass
 
 _LATER_NS = 3_000_000_000
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class OpenBoxNote:
+class OpenBoxNote(Struct, frozen=True):
     """The note about one open box."""
 
     path: str
@@ -40,8 +40,7 @@ class OpenBoxNote:
         os.close(self.descriptor)
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
+class _Left(Struct, frozen=True):
     """A note whose process is dead. `unsafe` is what git obeyed already, by repository."""
 
     before: WorkspaceScan

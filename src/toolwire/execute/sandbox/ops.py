@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.capture import BoxWatch, CommandNotStarted

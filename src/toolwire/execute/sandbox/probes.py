@@ -5,7 +5,8 @@ of the host that the examination puts in. Scripts need bash, coreutils and perl,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolwire.execute.sandbox.seccomp import DENIED
 from toolwire.execute.sandbox.syscalls import machine, number
@@ -14,8 +15,7 @@ from toolwire.protocol.operations import MIB, ExecLimits
 SMALL = ExecLimits(5, 0, 1, 96 * MIB, 24, 64, 4 * MIB, 4 * MIB, 200, MIB)
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """One question. `evidence` says where a break-out shows: said, process (left behind) or datagram (arrived).
 
     With `plants` it shows when something lies at that path of the workspace after the box has closed.

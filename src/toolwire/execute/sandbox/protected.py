@@ -12,10 +12,11 @@ import os
 import pwd
 import stat
 import time
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
+
+from msgspec import Struct, field
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.beneath import lstat_beneath, open_folder, read_beneath, remove_beneath
@@ -28,7 +29,6 @@ from toolwire.execute.sandbox.name_watch import NameWatch, look_at_names, watch_
 from toolwire.execute.sandbox.spare_folders import move_in, move_out
 from toolwire.protocol.key_files import HIDDEN_AT_TOP, is_always_hidden
 from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed, is_own_state
-from toolwire.protocol.values import dataclass
 
 _ALWAYS = ".git/hooks .git/config .toolwire"
 _WHEN_THERE = ".git/config.worktree .git/modules .hg"
@@ -43,8 +43,7 @@ _ACCOUNTS = Path("/etc/passwd")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(slots=True)
-class Guard:
+class Guard(Struct):
     """What to mount over itself: `kept` folders as they are, `sealed` names read-only, nothing over `hidden` ones.
 
     Over `masked` ones, sockets and pipes of programs outside, something that cannot be used is mounted.
@@ -63,7 +62,7 @@ class Guard:
     git: GitGuard | None = None
     faults: list[str] = field(default_factory=list)
     note: Path | None = None
-    _alone: Lock = field(default_factory=Lock, repr=False, compare=False)
+    _alone: Lock = field(default_factory=Lock)
 
     def look(self) -> bool:
         """Hold back what was planted so far, while the box is open; whether there was something."""

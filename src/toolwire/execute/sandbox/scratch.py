@@ -15,13 +15,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
 from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import call
 from toolwire.lazy import lazy_module
-from toolwire.protocol.values import dataclass
 
 if TYPE_CHECKING:
     import tempfile
@@ -42,8 +43,7 @@ _MOVE_FROM_DESCRIPTOR = 0x4
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
+class Scratch(Struct, frozen=True):
     """The layer of one trial: `root` is its folder, `passed` the mount that a launcher of root's takes along."""
 
     root: int

@@ -8,8 +8,9 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from toolwire.errors import SandboxUnavailable
-from toolwire.protocol.values import dataclass
 
 Value = TypeVar("Value")
 
@@ -72,8 +73,7 @@ def spawn(argv: Sequence[str], fds: Sequence[int], stdin: int, stdout: int, stde
         raise SandboxUnavailable(f"{argv[0]} cannot be started: {error.strerror}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(Struct, frozen=True):
     """The standard streams of a box and its status pipe: our ends to read, its ends to write."""
 
     stdout: int

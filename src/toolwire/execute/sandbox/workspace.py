@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from zlib import crc32
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.mounts import Translations, detached_mount
@@ -15,7 +17,6 @@ from toolwire.execute.sandbox.scratch import Scratch, lay_over, open_scratch
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.protocol.key_files import HIDDEN_AT_TOP
 from toolwire.protocol.operations import Command
-from toolwire.protocol.values import dataclass
 
 STAGE = "/run/toolwire"
 """Where root mounts a workspace, in a mount namespace that only the box's launcher sees."""
@@ -43,8 +44,7 @@ _MOVE_FROM_DESCRIPTOR = 0x4
 _BIND, _REMOUNT_READ_ONLY = 0x1000, 0x20 | 0x1
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(Struct, frozen=True):
     """An opened workspace: `source` is the path of it, or of a name inside, that the launcher can mount from."""
 
     guard: Guard | None

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from toolwire.agent import Agent, Answer
 from toolwire.decide.policy import narrow_grant
 from toolwire.define.nearest import nearest
@@ -23,7 +25,6 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Rule, Verdict, inherits_taint
 from toolwire.protocol.tools import Effect, Tier
 from toolwire.protocol.turns import EndReason, Turn
-from toolwire.protocol.values import replace
 from toolwire.record.contract import KeptTurn, Store, TurnSummary
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.toolbox.agents.workers import (

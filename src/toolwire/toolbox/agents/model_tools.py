@@ -11,6 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.errors import ModelError, ModelUnavailable, SettingsError, ToolFailure
@@ -20,7 +23,6 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.providers import tools_for_models
 from toolwire.protocol.tools import Effect, Tier, Tool, limits_of
-from toolwire.protocol.values import replace
 
 LONGEST_MESSAGE = 200_000
 MOST_MESSAGES = 200
@@ -93,8 +95,7 @@ def _whole(config: Mapping[str, Any], key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyCost:
+class ReplyCost(Struct, frozen=True):
     """What one reply consumed, and for whom."""
 
     tool: str

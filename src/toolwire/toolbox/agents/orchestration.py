@@ -8,8 +8,10 @@ own turn. Free of any transport: a tool here and a command of the protocol do th
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.errors import Fenced, NotFound, Suspended, ToolFailure
 from toolwire.hub.canceling import cancel_turn
@@ -18,7 +20,6 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import replace
 from toolwire.protocol.waits import ForTurn, Until
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 from toolwire.record.projects import of_project
@@ -35,8 +36,7 @@ _MOST_CALLS = 10_000
 Strategy = Literal["new", "reuse"]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkOrder:
+class WorkOrder(Struct, frozen=True):
     """What an agent is to do: a new one of a profile (`target` names it), or one that has worked before (a session)."""
 
     strategy: Strategy
@@ -44,8 +44,7 @@ class WorkOrder:
     instruction: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delegated:
+class Delegated(Struct, frozen=True):
     """The turn in which an agent works, as it stands."""
 
     turn_id: str
@@ -54,8 +53,7 @@ class Delegated:
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedTask:
+class JoinedTask(Struct, frozen=True):
     """What came of one of several tasks; `status` is that of its turn, or `timeout`."""
 
     delegated: Delegated

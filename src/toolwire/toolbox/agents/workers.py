@@ -5,8 +5,10 @@ person's question at the bottom of it all.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import StoreError, Suspended, ToolFailure, ToolwireError
@@ -17,15 +19,13 @@ from toolwire.protocol.events import CallStarted, Event, TurnStarted
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Limits
-from toolwire.protocol.values import replace
 
 DEEPEST = 3
 SUB = "sub/"
 _ASKED_BY = "~"
 
 
-@dataclass(frozen=True, slots=True)
-class SubAgentProfile:
+class SubAgentProfile(Struct, frozen=True):
     """An agent that others may set to work. `make` gets the grant it will run under and gives a new agent.
 
     What `make` gives is used and left open: models, executors and stores belong to the author of `make`.
@@ -37,8 +37,7 @@ class SubAgentProfile:
     make: Callable[[Grant], Agent]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceView:
+class DeviceView(Struct, frozen=True):
     """A device that runs an edge agent, as other agents see it."""
 
     name: str
@@ -62,8 +61,7 @@ class DeviceDirectory(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Delegation:
+class Delegation(Struct, frozen=True):
     """What a sub-agent is to do, in which thread, and for whom; `after` is the thread's newest turn, if it has one.
 
     `limits` are what its turn has instead of the usual ones, before they are cut down to its share.
@@ -81,8 +79,7 @@ class Delegation:
         return origin(self.context)[0]
 
 
-@dataclass(slots=True)
-class DelegatedWork:
+class DelegatedWork(Struct):
     """A delegation with the share it may use, and the turn in which it is done, once that has begun."""
 
     delegation: Delegation

@@ -1,10 +1,10 @@
 """The browser as a tool: pages as a person would see and use them, in a tab that stays for the conversation."""
 
 import base64
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import orjson
+from msgspec import Struct
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
@@ -48,8 +48,7 @@ class BrowserOutput(TypedDict):
     note: Annotated[str, Field(description="How to read on, and what the page did not get; empty if nothing.")]
 
 
-@dataclass(frozen=True, slots=True)
-class BrowserRequest:
+class BrowserRequest(Struct, frozen=True):
     """What one call asks of the browser."""
 
     action: Action

@@ -4,9 +4,10 @@ import asyncio
 import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
+
+from msgspec.structs import replace
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.caps import Caps, TrafficEvent

@@ -1,8 +1,10 @@
 """What the browser tool needs of a browser: a tab for each conversation, reaching what its grant allows."""
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.decide.address_rules import AddressRules
 from toolwire.execute.egress.traffic import TrafficLog
@@ -10,8 +12,7 @@ from toolwire.protocol.tools import limits_of
 from toolwire.protocol.traffic import Traffic
 
 
-@dataclass(frozen=True, slots=True)
-class TabOwner:
+class TabOwner(Struct, frozen=True):
     """Whose tab it is, and what its grant says about hosts and addresses. Two visitors share nothing, not a process."""
 
     owner: str
@@ -24,8 +25,7 @@ class TabOwner:
         return replace(self, network=tuple(entry for entry in self.network if entry not in limits))
 
 
-@dataclass(frozen=True, slots=True)
-class TabState:
+class TabState(Struct, frozen=True):
     """Where a tab is. `refused` are places that the page wanted and did not get since the last look."""
 
     url: str

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from toolwire.decide.address_rules import AddressRules
 from toolwire.errors import ToolFailure
@@ -23,8 +24,7 @@ _SCHEMES = frozenset(("http", "https"))
 _EMPTY = frozenset(("about:blank", "", "chrome-error://chromewebdata/"))
 
 
-@dataclass(slots=True)
-class AddressPolicy:
+class AddressPolicy(Struct):
     """The rules about addresses as a tab meets them. `answered` are those that people were asked about for this tab.
 
     The proxy holds plain http to them. Of TLS it sees the host alone, so Chromium asks before it sends such a request,
@@ -45,8 +45,7 @@ class AddressPolicy:
         return bool(reason)
 
 
-@dataclass(slots=True)
-class OpenBrowser:
+class OpenBrowser(Struct):
     """A Chromium at a visitor's service, with what its pages wanted, where they went and what the proxy refused."""
 
     visitor: TabOwner

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
+
 from toolwire.toolbox.device.kinds import unavailable
 
 
-@dataclass(frozen=True, slots=True)
-class HostTree:
+class HostTree(Struct, frozen=True):
     """A folder that holds `proc` and `sys`: `/`, or where a container has those of its host."""
 
     root: Path = Path("/")

@@ -1,7 +1,8 @@
 """The tool that runs one of the programs that the settings list, without a shell."""
 
-from dataclasses import replace
 from typing import Annotated
+
+from msgspec.structs import replace
 
 from toolwire.define.fields import Field
 from toolwire.define.functions import tool

@@ -2,9 +2,9 @@
 
 import errno
 import json
-from dataclasses import asdict
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct, to_builtins
+
 from toolwire.record.ownership import is_signed, read_file, signature
 
 LARGEST_PLAN = 8 * 1024 * 1024
@@ -12,8 +12,7 @@ _KIND = "plan"
 _PROOF = 65  # the signature in hexadecimal and a line end
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
+class Swap(Struct, frozen=True):
     """One planned swap. `action` is replace, create or remove; `inode` is that of the file that moves."""
 
     path: str
@@ -23,8 +22,7 @@ class Swap:
     seen: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePlan:
+class ChangePlan(Struct, frozen=True):
     """Every swap of a change, the folders it makes, and the note to keep under its key."""
 
     swaps: tuple[Swap, ...]
@@ -35,7 +33,7 @@ class ChangePlan:
 
 def encode_plan(plan: ChangePlan, where: str) -> bytes:
     """The plan with proof that this user's toolwire wrote it for the journal at `where`. Raises OSError."""
-    body = json.dumps(asdict(plan)).encode()
+    body = json.dumps(to_builtins(plan)).encode()
     if len(body) > LARGEST_PLAN:
         raise OSError(errno.E2BIG, "the names of so many files are too long to be changed at once")
     return f"{signature(_KIND, where, body)}\n".encode() + body

@@ -3,9 +3,10 @@
 import errno
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
+
+from msgspec.structs import replace
 
 from toolwire.protocol.files import Change, FileEntry
 from toolwire.toolbox.disk.beneath import BeneathDir, entries_of, plain_path

@@ -3,7 +3,7 @@
 import codecs
 from typing import BinaryIO, NamedTuple
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct
 
 BLOCK = 64 * 1024
 LONGEST_LINE = 4000
@@ -24,8 +24,7 @@ class PastTheEnd(ValueError):
         super().__init__(f"has only {total_lines} lines")
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """Lines of a file. `total_lines` is None where the end is far off; `notes` say what is not as in the file."""
 
     text: str

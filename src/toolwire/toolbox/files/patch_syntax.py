@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
 
-from toolwire.protocol.values import dataclass
+from msgspec import Struct, field
 
 LONGEST_PATCH = 4_000_000
 MOST_FILES = 200
@@ -18,8 +17,7 @@ class BadPatch(ValueError):
     """The patch cannot be read; the text says where and why."""
 
 
-@dataclass(slots=True)
-class Hunk:
+class Hunk(Struct):
     """Lines to find and lines to put there. `line` is where they are said to be, 0 if that is not said.
 
     `anchor` is a line that comes before them; `at_end` says that they are the last ones of the file. `blanks` counts
@@ -38,8 +36,7 @@ class Hunk:
     removed: int = 0
 
 
-@dataclass(slots=True)
-class FilePatch:
+class FilePatch(Struct):
     """What a patch does to one file: add, update or delete it, or give it another path."""
 
     action: str

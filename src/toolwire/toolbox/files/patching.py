@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
+from msgspec.structs import replace
+
 from toolwire.define.fields import Field
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import replace
 from toolwire.toolbox.files.granted_paths import GrantedPath, destination, load, text_of, wrong
 from toolwire.toolbox.files.patch_hunks import DoesNotApply, added_text, apply_patch_to
 from toolwire.toolbox.files.patch_syntax import LONGEST_PATCH, BadPatch, FilePatch, read_patch

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast
 
 import orjson
+from msgspec.structs import replace
 
 from toolwire.decide.families import RuleReach
 from toolwire.define.fields import Field
@@ -14,7 +15,6 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps, NoteForgotten
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import replace
 from toolwire.toolbox.files.granted_paths import GrantedPath, destination, load, places, refusal, text_of, wrong
 from toolwire.toolbox.files.protected import asks_about_path
 from toolwire.toolbox.files.reading import PathArgument

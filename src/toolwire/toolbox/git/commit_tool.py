@@ -6,9 +6,10 @@ finds what it did.
 """
 
 import hashlib
-from dataclasses import replace
 from secrets import token_hex
 from typing import Annotated, TypedDict
+
+from msgspec.structs import replace
 
 from toolwire.define.fields import Field
 from toolwire.define.functions import tool

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolwire.decide.families import RuleReach
 from toolwire.decide.path_rules import PathRules

@@ -6,9 +6,11 @@ The box, without network and read-only where git only looks, holds whatever this
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import PurePosixPath
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.deliver.visible import visible
 from toolwire.errors import ToolFailure
@@ -77,8 +79,7 @@ _DRIVERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GitRepository:
+class GitRepository(Struct, frozen=True):
     """A folder in which git is asked, with every driver of its configuration switched off."""
 
     ops: ExecOps

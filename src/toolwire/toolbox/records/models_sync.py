@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypedDict
 
+from msgspec.structs import replace
+
 from toolwire.breadcrumbs.new_records import NewRecord
 from toolwire.breadcrumbs.rules.callers import RUNTIME, Caller
 from toolwire.breadcrumbs.service import RecordService
@@ -18,7 +20,6 @@ from toolwire.protocol.breadcrumbs import Record, RecordQuery
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.protocol.values import replace
 from toolwire.toolbox.agents.model_tools import ANYONE, Configured, configured_by_record, opened_model
 from toolwire.toolbox.records.access import RECORDS, failures, required
 

@@ -8,10 +8,10 @@ import base64
 import errno
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import orjson
+from msgspec.structs import asdict
 
 from toolwire.protocol.files import Change, FileOps, Protected, Stale
 from toolwire.toolbox.disk.local_files import LocalFiles

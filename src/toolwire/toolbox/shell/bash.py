@@ -4,10 +4,11 @@ import asyncio
 from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Protocol, cast
+
+from msgspec.structs import replace
 
 from toolwire.decide.address_rules import AddressRules
 from toolwire.decide.git_words import written_settings

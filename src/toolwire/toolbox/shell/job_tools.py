@@ -1,8 +1,9 @@
 """The tools for jobs: start, poll, tail, stop, list."""
 
 import time
-from dataclasses import replace
 from typing import Annotated, TypedDict
+
+from msgspec.structs import replace
 
 from toolwire.define.fields import Field
 from toolwire.define.functions import tool

@@ -4,7 +4,9 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
@@ -13,7 +15,6 @@ from toolwire.execute.watched import Look, watch_command
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import MIB, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.values import dataclass, replace
 from toolwire.toolbox.shell.bash import OpensEgress, by_address_rules, last_line
 
 MOST_JOBS = 16
@@ -23,8 +24,7 @@ PIECE_BYTES = 16_000
 _NO_CALL = Context()
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """One command in the background; `log` says where it goes on the network, `opened` which marked files it read.
 
     `output` holds the last part of what it wrote, which began at `offset`.
@@ -34,13 +34,13 @@ class Job:
     owner: str
     text: str
     began: float
-    task: "asyncio.Task[Ran]" = field(repr=False)
-    log: TrafficLog = field(default_factory=TrafficLog, repr=False)
-    opened: Look = field(default=list, repr=False)
-    output: bytearray = field(default_factory=bytearray, repr=False)
+    task: "asyncio.Task[Ran]"
+    log: TrafficLog = field(default_factory=TrafficLog)
+    opened: Look = list
+    output: bytearray = field(default_factory=bytearray)
     offset: int = 0
     stopped: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def state(self) -> str:

@@ -1,8 +1,10 @@
 """The skills of a folder: read, and compared with what was trusted."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.define.skill_pages import skill_from_page
 from toolwire.define.skills import skill_from_toml
@@ -17,8 +19,7 @@ Trusted = Callable[[Path, str], bool]
 """Whether the operator has trusted the skill that this file defines, with this digest of its folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSkill:
+class FoundSkill(Struct, frozen=True):
     """A skill and the folder it was found in. `file` is the one by which it is trusted."""
 
     skill: Skill
@@ -30,8 +31,7 @@ class FoundSkill:
         return self.folder.path / (TOML if TOML in self.folder.definitions else PAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class Skills:
+class Skills(Struct, frozen=True):
     """Everything found in a skills folder. `broken` has a sentence for each skill that cannot be read."""
 
     found: tuple[FoundSkill, ...] = ()

@@ -2,8 +2,10 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.define.versions import pinned_version, read_pin, version_key
 from toolwire.errors import DefinitionError
@@ -13,16 +15,14 @@ from toolwire.toolbox.registry import BUILT_IN
 from toolwire.toolbox.skills.catalog import FoundSkill, Skills
 
 
-@dataclass(frozen=True, slots=True)
-class Withheld:
+class Withheld(Struct, frozen=True):
     """A tool that is there and not offered, and why."""
 
     tool: Tool
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SkillChoice:
+class SkillChoice(Struct, frozen=True):
     """The tools to offer, and those to tell about."""
 
     entries: tuple[tuple[FoundSkill, SkillTool], ...] = ()

@@ -1,10 +1,10 @@
 """Tools of skills with their programs behind them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from jsonschema_rs import ValidationError
+from msgspec.structs import replace
 
 from toolwire.decide.address_rules import AddressRules
 from toolwire.define.faults import sentences

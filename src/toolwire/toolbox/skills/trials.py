@@ -2,9 +2,11 @@
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.define.arguments import Checker
 from toolwire.define.conformance import SkillFinding
@@ -23,8 +25,7 @@ from toolwire.toolbox.skills.running import output_faults
 _OURS = frozenset((Code.SANDBOX_UNAVAILABLE, Code.UNAVAILABLE))
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """What came of a test."""
 
     exit_code: int | None

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolwire.execute.skill_folders import NOT_PART
 from toolwire.toolbox.skills.catalog import Skills, Trusted, scan

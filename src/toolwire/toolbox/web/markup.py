@@ -6,7 +6,8 @@ elements hold text that is not markup, as browsers do; so what a browser would n
 
 import html
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 _SPACE = " \t\n\r\f"
 # Elements whose content is text up to their own end tag.
@@ -15,19 +16,16 @@ _LONGEST_NAME = 64
 _MOST_ATTRIBUTES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     name: str
     attributes: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class MarkupText:
+class MarkupText(Struct, frozen=True):
     """Text between tags, with its character references resolved."""
 
     text: str

@@ -1,8 +1,9 @@
 """A web page as text that a model can read: what a person would see, as Markdown or plain, without the furniture."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from urllib.parse import urljoin
+
+from msgspec import Struct, field
 
 from toolwire.toolbox.web.markup import End, MarkupText, Start, pieces
 
@@ -27,8 +28,7 @@ _FAR_AWAY = frozenset(("left", "top", "right", "bottom", "text-indent", "margin-
 _FAR_PX = -500
 
 
-@dataclass(frozen=True, slots=True)
-class ReadablePage:
+class ReadablePage(Struct, frozen=True):
     title: str
     text: str
 
@@ -47,8 +47,7 @@ def readable(html: str, url: str, *, markdown: bool = True) -> ReadablePage:
     return ReadablePage(" ".join(reader.title.split())[:500], reader.text())
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """An element that is not closed yet: whether it hides its content, and where that began in the output."""
 
     name: str
@@ -57,8 +56,7 @@ class _Open:
     link: str = ""
 
 
-@dataclass
-class _PageReader:
+class _PageReader(Struct):
     url: str
     markdown: bool
     title: str = ""

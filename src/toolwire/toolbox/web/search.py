@@ -6,6 +6,7 @@ from typing import Annotated, Any, Protocol, TypedDict
 from urllib.parse import urlencode
 
 import orjson
+from msgspec import Struct
 
 from toolwire.define.fields import Field
 from toolwire.define.functions import tool
@@ -32,8 +33,7 @@ HOW_TO = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """One result of a search, as the backend tells it."""
 
     title: str

@@ -4,8 +4,9 @@ The short names are a contract with every store ever written: they may be added 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct
 
 from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
@@ -325,7 +326,7 @@ def read_limits(data: Mapping[str, Any]) -> Limits:
     return Limits(**{name: data[name] for name in _LIMITS if name in data})
 
 
-_LIMITS = tuple(Limits.__dataclass_fields__)
+_LIMITS = tuple(Limits.__struct_fields__)
 
 
 def write_approval(card: ApprovalCard) -> Json:
@@ -422,20 +423,22 @@ def read_spec(data: Mapping[str, Any]) -> AgentSpec:
 
 def _write_parts(value: Any) -> Json:
     """The fields of a flat or nested value that differ from their defaults."""
+    names = value.__struct_fields__
+    defaults = dict(zip(reversed(names), reversed(value.__struct_defaults__), strict=False))
     return {
-        part.name: _written_part(given)
-        for part in fields(value)
-        if (given := getattr(value, part.name)) != part.default and given is not None
+        name: _written_part(given)
+        for name in names
+        if (given := getattr(value, name)) is not None and (name not in defaults or given != defaults[name])
     }
 
 
 def _written_part(given: Any) -> Any:
     if isinstance(given, tuple):
         return [_written_part(one) for one in given]
-    return _write_parts(given) if is_dataclass(given) else given
+    return _write_parts(given) if isinstance(given, Struct) else given
 
 
 def _read_parts(kind: Callable[..., T], data: Mapping[str, Any], **known: Any) -> T:
-    plain = {part.name: data[part.name] for part in fields(cast("Any", kind)) if part.name in data}
+    plain = {name: data[name] for name in cast("Any", kind).__struct_fields__ if name in data}
     listed = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
     return kind(**{**listed, **known})

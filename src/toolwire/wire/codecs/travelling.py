@@ -4,9 +4,11 @@ What a tool can do stays where it lives (its function, its checks); what it is c
 are ignored on reading, so that two versions can talk to each other. Everything here is pure.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
-from struct import Struct
 from typing import Any
+
+from msgspec import Struct
 
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, ToolResult
@@ -15,7 +17,6 @@ from toolwire.protocol.provenance import Touched, UntrustedMark
 from toolwire.protocol.tools import Delivery, Effect, Service, Target, Tier, Tool
 from toolwire.protocol.tracing import read_trace
 from toolwire.protocol.traffic import ReachedHost, RefusedHost, Traffic
-from toolwire.protocol.values import dataclass
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.stored import read_call, read_grant, read_result, write_call, write_grant, write_result
 
@@ -25,7 +26,7 @@ Told = tuple[str, str] | str | Traffic | Touched
 MOST_BYTES = 1 << 30
 """A frame that claims to be longer is not read."""
 
-LENGTH = Struct(">Q")
+LENGTH = struct.Struct(">Q")
 
 PROTOCOL = 1
 """Both sides say which version they speak before anything else. One that differs is refused."""
@@ -46,8 +47,7 @@ class BadFrame(ValueError):
     """What came over the wire is not what was agreed on."""
 
 
-@dataclass(frozen=True, slots=True)
-class LateNote:
+class LateNote(Struct, frozen=True):
     """What a tool told after its call had ended."""
 
     info: CallInfo

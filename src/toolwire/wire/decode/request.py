@@ -1,12 +1,12 @@
 """The door: a client's request body in any of the three dialects that clients speak, as a Request."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from toolwire.protocol.chat import Request
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import fast_frozen
 from toolwire.wire.decode import anthropic, openai_chat, openai_responses
 from toolwire.wire.decode.fields import BadField, flag, number, positive, required_text
 from toolwire.wire.decode.transcript import Transcript
@@ -15,9 +15,7 @@ from toolwire.wire.encode.losses import Loss
 Body = Mapping[str, Any]
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class DecodedRequest:
+class DecodedRequest(Struct, frozen=True):
     """A client's request in our nouns.
 
     `extras` holds every field that has no place in a Request, as it came; under `tools` those tools that only
@@ -31,17 +29,14 @@ class DecodedRequest:
     losses: tuple[Loss, ...] = ()
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class BadRequest:
+class BadRequest(Struct, frozen=True):
     """The body is not a request of that dialect: which field is wrong, and what it must be."""
 
     message: str
     field: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Dialect:
+class _Dialect(Struct, frozen=True):
     fields: frozenset[str]
     limits: tuple[str, ...]
     read_system: Callable[[Body, Transcript], str]

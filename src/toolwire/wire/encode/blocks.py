@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, UserMessage
@@ -18,8 +19,7 @@ def plain_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class BlockWriter:
+class BlockWriter(Struct, frozen=True):
     """How one provider writes each block. `carried` gives the provider's own signed reasoning back.
 
     Reasoning precedes everything else of its message: both providers refuse it anywhere else.

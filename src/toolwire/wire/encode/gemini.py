@@ -1,8 +1,9 @@
 """Gemini's generateContent, outbound: contents made of parts, schemas in its subset of OpenAPI, signatures in place."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage

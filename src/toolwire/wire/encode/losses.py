@@ -1,13 +1,9 @@
 """What a translation could not say in the other language. A loss is always a value, never a silence."""
 
-from dataclasses import dataclass
-
-from toolwire.protocol.values import fast_frozen
+from msgspec import Struct
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """Something that was left out or weakened: where it stood, and what became of it in plain words."""
 
     where: str

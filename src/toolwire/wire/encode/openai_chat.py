@@ -1,7 +1,8 @@
 """The OpenAI chat completions dialect, outbound: tools, messages and results as that API wants them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolwire.protocol.calls import Image, Resource, Text, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage

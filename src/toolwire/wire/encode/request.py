@@ -2,8 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage
@@ -30,8 +31,7 @@ def _bare_frame(request: Request, model: str, *, stream: bool = False) -> Json: 
     return {"model": model, "stream": stream}
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Struct, frozen=True):
     """How one provider wants tools and messages written.
 
     `system` makes the first message of the system text; without it the text belongs to the frame. `tell_tools` puts
@@ -141,8 +141,7 @@ def _bridged(messages: list[Json], bridge: str, last_role: str) -> list[Json]:
     return bridged
 
 
-@dataclass(slots=True)
-class _EncodedConversation:
+class _EncodedConversation(Struct):
     """What is known of one conversation: its messages as bytes without the outer brackets, and where it stands."""
 
     ids: CallIds

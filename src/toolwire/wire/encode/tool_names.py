@@ -8,13 +8,14 @@ escaped as well, so two names never meet. The escaping looks at nothing but the 
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import fast_frozen, replace
 
 WireName = Callable[[str], str]
 
@@ -68,9 +69,7 @@ def _escaped(name: str, fits: re.Pattern[str]) -> str:
     return out
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class NameMap:
+class NameMap(Struct, frozen=True):
     """The offered tools as a model sees them, and what each of their names means here.
 
     Give `tools` to the parser in place of the offered ones, then `restore` what it read.

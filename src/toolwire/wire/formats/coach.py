@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolwire.errors import SettingsError
-from toolwire.protocol.values import fast_frozen
 from toolwire.wire.formats.negotiation import Formats, negotiate
 from toolwire.wire.formats.preference import AUTO, NO_PREFERENCE, FormatChoice, FormatPreference
 from toolwire.wire.formats.registry import DIALECTS
@@ -15,9 +15,7 @@ ENOUGH_CALLS = 20
 _Z = 1.64  # one-sided 95 %
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """A definition format, and the sentence that explains the choice."""
 
     definition_format: str

@@ -1,14 +1,14 @@
 """What each format costs: the tokens of a definition, a call and a result, from what would really be sent."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.token_estimate import estimate_tokens
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import fast_frozen
 from toolwire.wire.encode.outbound import CallIds, to_json
 from toolwire.wire.encode.request import Dialect
 from toolwire.wire.formats.registry import DIALECTS
@@ -16,9 +16,7 @@ from toolwire.wire.formats.registry import DIALECTS
 _EMPTY = Tool("", "", {})
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class FormatCost:
+class FormatCost(Struct, frozen=True):
     """Estimated tokens in one format. `fixed` is what telling any tool at all costs, once for a request."""
 
     format: str

@@ -6,12 +6,13 @@ name is read by whole words from its beginning: `codellama` is no Llama, and `ll
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.errors import SettingsError
 from toolwire.protocol.providers import PROVIDERS
-from toolwire.protocol.values import fast_frozen
 from toolwire.wire.encode.request import Dialect
 from toolwire.wire.formats.preference import AUTO, NO_PREFERENCE, FormatPreference
 from toolwire.wire.formats.registry import DIALECTS, dialect_of
@@ -51,9 +52,7 @@ TEXT_DEFAULT = "hermes"
 _WORD = re.compile(r"[a-z]+|\d+")
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Formats:
+class Formats(Struct, frozen=True):
     """The formats of one conversation and, in a sentence, why these."""
 
     definition_format: str

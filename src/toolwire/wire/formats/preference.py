@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
 
 AUTO = "auto"
 
@@ -20,9 +20,7 @@ class FormatPreference(Protocol):
     def coach(self) -> bool: ...
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class FormatChoice:
+class FormatChoice(Struct, frozen=True):
     """A preference in plain words, for callers without a settings file."""
 
     definition_format: str = AUTO

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import Reply
-from toolwire.protocol.values import dataclass, fast_frozen
 
 KEPT_NAMES = 20
 LONGEST_NAME = 64
@@ -21,9 +22,7 @@ EXPECTED: Mapping[str, frozenset[str]] = {
 _NATIVE_ONLY = frozenset({"native"})
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class FormatTally:
+class FormatTally(Struct, frozen=True):
     """The sums for one model and one definition format.
 
     `calls` counts what the model tried to call, lost calls included; `clean` those that could be run as written.

@@ -7,11 +7,11 @@ person, must not see another call than we run.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jiter
 import orjson
+from msgspec import Struct
 
 from toolwire.wire.lenient.strings import CutShort, Unreadable
 from toolwire.wire.lenient.values import ValueReader
@@ -21,16 +21,14 @@ _FENCE = "```"
 _OPENERS = ("{", "[", '"', "'", "/", "“")
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """One or more argument objects that stood in one place, and how they had to be read."""
 
     objects: tuple[dict[str, Any], ...]
     repaired: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NotRead:
+class NotRead(Struct, frozen=True):
     """Why no object could be read. `cut` says that the text ended before the value did."""
 
     why: str

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
+
 from toolwire.wire.mqtt.reading import FieldReader, parse_message
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.reports import MAX_REPORT_BYTES
@@ -28,9 +29,7 @@ _LEAST = 1_024
 _MARK = b'{"chunk":'
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """One of `count` pieces of a message whose SHA-256 is `digest`."""
 
     digest: str

@@ -1,11 +1,12 @@
 """Commands to an agent: values, and how they are written and read."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from toolwire.protocol.values import dataclass, fast_frozen, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from toolwire.wire.mqtt.reading import FieldReader, parse_message, readable_id
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.mqtt.signing import Canonical, Opened, Signer, Verifier, open_message, seal
@@ -36,9 +37,7 @@ class CommandKind(StrEnum):
     LOGS = "logs"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class EdgeCommand:
+class EdgeCommand(Struct, frozen=True):
     """One command.
 
     `request_id` names this message and comes back in its report. `record_id` names the call, however often its command
@@ -68,9 +67,7 @@ class EdgeCommand:
         return self.record_id or self.request_id
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class ToolRequest:
+class ToolRequest(Struct, frozen=True):
     """The payload of a `tool` command."""
 
     tool: str

@@ -2,8 +2,9 @@
 
 from enum import StrEnum
 
+from msgspec import Struct
+
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.values import dataclass, fast_frozen
 
 
 class RefusalCode(StrEnum):
@@ -41,9 +42,7 @@ _CODES = {
 )  # fmt: skip
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class RefusedMessage:
+class RefusedMessage(Struct, frozen=True):
     """One broken rule, a sentence about it, and what could be read of whose message it was.
 
     `proven` says that a known key signed the message: only then is what it says about itself known to be true.

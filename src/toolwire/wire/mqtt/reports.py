@@ -1,12 +1,13 @@
 """What agents send: reports, progress, status and capabilities, as values, and how they are written and read."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from toolwire.protocol.tools import Target, Tool
-from toolwire.protocol.values import dataclass, fast_frozen, replace
 from toolwire.wire.codecs.travelling import BadFrame, read_tool
 from toolwire.wire.mqtt.commands import CommandKind, EdgeCommand
 from toolwire.wire.mqtt.reading import FieldReader, readable_id
@@ -38,9 +39,7 @@ class ProgressKind(StrEnum):
     OUTPUT = "output"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class EdgeReport:
+class EdgeReport(Struct, frozen=True):
     """The answer to one command. `body` has the fields of the answer itself, such as `status` and `result`.
 
     What is said beside it repeats the newest command of the call, and is how a report is matched and fenced.
@@ -64,9 +63,7 @@ class EdgeReport:
         return str(self.body.get("status", ""))
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class EdgeProgress:
+class EdgeProgress(Struct, frozen=True):
     """A sign of life of a running call. `seq` counts from 1 in each run of a call."""
 
     request_id: str
@@ -81,9 +78,7 @@ class EdgeProgress:
     key_id: str = ""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class AgentStatus:
+class AgentStatus(Struct, frozen=True):
     """Retained. `boot` is new with every process, `session` with every connection; the last will has both, too.
 
     It is sent again every `heartbeat_s`, with the load of that moment. `at` is the time by the clock of the agent.
@@ -101,9 +96,7 @@ class AgentStatus:
     key_id: str = ""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class AgentCapabilities:
+class AgentCapabilities(Struct, frozen=True):
     """Retained: what an agent offers. `tools` are in the form of `wire.codecs.travelling`; see `offered_tools`.
 
     Where they are too many for one message, they are left out and it is `partial`: the command `tools_list` has them.

@@ -9,7 +9,8 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
+
 from toolwire.wire.mqtt.reading import parse_message, readable_id
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 from toolwire.wire.utp.writing import json_bytes
@@ -36,9 +37,7 @@ class Verifier(Protocol):
         ...
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The object of a message. `key_id` names the key that signed it; empty where none did."""
 
     topic: str

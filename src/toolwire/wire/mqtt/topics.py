@@ -3,7 +3,8 @@
 import re
 from enum import StrEnum
 
-from toolwire.protocol.values import dataclass, fast_frozen
+from msgspec import Struct
+
 from toolwire.wire.mqtt.refusals import RefusalCode, RefusedMessage
 
 DEFAULT_PREFIX = "evoclaw"
@@ -28,17 +29,14 @@ FROM_AGENT = (AgentChannel.REPORTS, AgentChannel.PROGRESS, AgentChannel.STATUS, 
 """The channels on which an agent writes; it only reads the other one."""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Whose topic it is, and what is written there."""
 
     agent_id: str
     channel: AgentChannel
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(Struct, frozen=True):
     """The topics under one prefix. Raises ValueError for a prefix or an id that cannot be part of a topic."""
 
     prefix: str = DEFAULT_PREFIX

@@ -9,10 +9,11 @@ in a few hundred characters, whatever comes.
 
 import re
 from base64 import b85decode
-from dataclasses import dataclass
 from functools import lru_cache
 from math import exp
 from zlib import crc32, decompress
+
+from msgspec import Struct
 
 from toolwire.wire.text.intent_weights import BUCKETS, PACKED, SCALE
 
@@ -47,8 +48,7 @@ _FREQUENT = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """The words before and behind a call; how it stands; whether the words behind lead to another call."""
 
     before: str

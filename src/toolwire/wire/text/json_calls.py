@@ -1,7 +1,8 @@
 """Calls written as JSON objects: which keys name the tool, its arguments and its id, and which only wrap calls."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from toolwire.protocol.calls import CallOptions
 from toolwire.protocol.tools import Delivery
@@ -33,8 +34,7 @@ LONGEST_CONFIG_ID = 200
 MOST_DEPENDENCIES = 100
 
 
-@dataclass(slots=True)
-class JsonCall:
+class JsonCall(Struct):
     """One call-like object: the name it gives, the tool if it was offered, its arguments and its id.
 
     Of a `half` one the arguments are complete, but its own end is missing.
@@ -48,8 +48,7 @@ class JsonCall:
     options: CallOptions | None = None
 
 
-@dataclass(slots=True)
-class Entries:
+class Entries(Struct):
     """What an object holds: its calls, what it says to the user, and whether a call in it was cut off.
 
     `known` says that the call that was cut off names an offered tool; `explicit` that a key says that these are calls.

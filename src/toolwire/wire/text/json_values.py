@@ -2,9 +2,10 @@
 
 import json
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from toolwire.wire.lenient.arguments import read_json, repeated_key, twice
 from toolwire.wire.lenient.strings import CutShort, Unreadable
@@ -24,8 +25,7 @@ def _refuse(name: str) -> Any:
 _decoder = json.JSONDecoder(strict=False, parse_constant=_refuse)
 
 
-@dataclass(slots=True)
-class Value:
+class Value(Struct):
     """A value, where it ended, what had to be repaired, and why it must not be used although it could be read.
 
     `supplied` says that it lacks closing brackets, which were supplied because of what follows.

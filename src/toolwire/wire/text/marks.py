@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
+class Markers(Struct, frozen=True):
     """A marker that opens a call or a group of calls, and the markers that close it.
 
     What stands inside is told by its first characters, so a dialect is only its markers. `head` reads a name that

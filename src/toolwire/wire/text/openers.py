@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolwire.wire.text.bodies import read_body, read_json, read_named
 from toolwire.wire.text.channels import read_element, read_message, read_next_message
@@ -34,8 +35,7 @@ _IN_VAIN = 6
 LONGEST_CLOSER = max(map(len, CLOSERS))
 
 
-@dataclass(slots=True)
-class Mark:
+class Mark(Struct):
     """A marker in the text: where it begins, where what follows it begins, and how deep markers may still nest."""
 
     text: str

@@ -1,7 +1,8 @@
 """Reading a whole text: what is content, what is reasoning, which calls are in it."""
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolwire.wire.replies.offered import Offered
 from toolwire.wire.text.fences import is_code
@@ -42,8 +43,7 @@ def _form(match: re.Match[str]) -> CallForm:
     return CallForm.LABEL if match.lastgroup == "label" else CallForm.BARE
 
 
-@dataclass(slots=True)
-class ParsedText:
+class ParsedText(Struct):
     """What a text says: to the user, to itself, and to tools."""
 
     content: str = ""

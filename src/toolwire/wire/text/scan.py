@@ -1,8 +1,9 @@
 """What a reader of text works on and what it hands back."""
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from toolwire.protocol.calls import CallOptions
 from toolwire.wire.replies.offered import Offer, Offered
@@ -18,8 +19,7 @@ UNKNOWN = "unknown_tool"
 CONTEXT = 600
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """A call as it stands in the text: the tool, its arguments as written or read, and where they were.
 
     With a `fault` it is answered, never run.
@@ -36,8 +36,7 @@ class Found:
     options: CallOptions | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TextFlow:
+class TextFlow(Struct, frozen=True):
     """Plain words from a position on until one of some markers, so that they can be shown while they come.
 
     The marker itself is shown where it `keeps_end`.
@@ -49,8 +48,7 @@ class TextFlow:
     keeps_end: bool = False
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):
     """What one reader took from the text: everything up to `end` is accounted for.
 
     `cut` says that the text ended inside a call; `retro` that everything before was reasoning.

@@ -9,8 +9,9 @@ Where that stays unclear, nothing is run and the model is told what to do. Every
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from toolwire.wire.text.intent import Surroundings, chance, ending
 from toolwire.wire.text.marks import AFTER_CALL, CLOSERS, CLOSING, OPENING
@@ -87,8 +88,7 @@ class CallVerdict(Enum):
     WAIT = "wait"
 
 
-@dataclass(slots=True)
-class CallSite:
+class CallSite(Struct):
     """A call in its surroundings: the text before it that the user reads, and the whole text around its span."""
 
     scan: Scan

@@ -1,8 +1,9 @@
 """Which part of a text was read as what: the same pass as always, with its steps written down."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from toolwire.wire.replies.offered import index_tools
 from toolwire.wire.text.reading import ReadingPass
@@ -10,8 +11,7 @@ from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.triggers import end_of_turn
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A stretch of a text: `kind` is text, reasoning, call, refused or markup; `what` says more where there is more."""
 
     start: int

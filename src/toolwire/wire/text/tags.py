@@ -4,8 +4,9 @@ No XML parser: values are raw text that may hold any markup, so an end tag count
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from toolwire.wire.lenient.arguments import Read, read_arguments, twice
 from toolwire.wire.lenient.coerce import literal, typed_value
@@ -27,8 +28,7 @@ LOOKED_BEHIND = 320
 _STRUCTURE = re.compile(r"\s*+(?:<|\Z|]<]minimax)")
 
 
-@dataclass(frozen=True, slots=True)
-class TagStyle:
+class TagStyle(Struct, frozen=True):
     """How one family writes the tag of a call and the tags of its parameters."""
 
     call: re.Pattern[str]

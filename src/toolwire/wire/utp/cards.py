@@ -5,12 +5,12 @@ metadata. Whatever else a card says is kept as it is.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.protocol.values import dataclass
 from toolwire.wire.utp.fields import (
     AFTER,
     COUNT,
@@ -60,8 +60,7 @@ CALL_REQUIRED = ("card_id", "project_id", "agent_turn_id", "tool_call_id", "tool
 RESULT_REQUIRED = ("card_id", "project_id", "agent_turn_id", "tool_call_id")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallCard:
+class ToolCallCard(Struct, frozen=True):
     """The card of type `tool.call`: which tool, with which arguments, for which call."""
 
     card_id: str
@@ -83,8 +82,7 @@ class ToolCallCard:
     extra_metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResultCard:
+class ToolResultCard(Struct, frozen=True):
     """The card of type `tool.result`: how the call ended. See `outcome` for how its content is read."""
 
     card_id: str

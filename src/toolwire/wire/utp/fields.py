@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.checked import describe_value
 from toolwire.protocol.outcomes import Status
-from toolwire.protocol.values import dataclass
 
 Json = dict[str, Any]
 
@@ -23,8 +24,7 @@ TRACESTATE = r"[ -~]{1,512}"
 _COUNT = re.compile("0|[1-9][0-9]{0,15}")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """What a field may hold. `read(value)` gives the value as it is meant, and raises ValueError that says why not."""
 
     read: Callable[[Any], Any]
@@ -85,8 +85,7 @@ STATE = _text(TRACESTATE, "a W3C tracestate")
 REASON = _text(r"[^\x00-\x1f\x7f]{0,500}", "a line of at most 500 characters")
 
 
-@dataclass(frozen=True, slots=True)
-class WireField:
+class WireField(Struct, frozen=True):
     """One field, by its name in the payload and in values here. `header` is where it stands too, if anywhere.
 
     A field that is only `traced` serves observers: a wrong one is left out, and never refuses a message.

@@ -1,13 +1,13 @@
 """Commands, callbacks and wakeups: values, and how they are written to and read from a bus."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from toolwire.protocol.bus import AfterExecution, BusMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.subjects import VERSIONS, Subject
-from toolwire.protocol.values import dataclass
 from toolwire.wire.utp.fields import (
     ADDRESS,
     CALLBACK_FIELDS,
@@ -43,8 +43,7 @@ UNCHANGED = ("agent_turn_id", "turn_epoch", "tool_call_id", "after_execution")
 """What a callback must say exactly as its command did; and a repeated callback its `tool_result_card_id`, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallOrigin:
+class CallOrigin(Struct, frozen=True):
     """Where a call comes from: the turn above its own, and the trace that it belongs to."""
 
     parent_agent_id: str = ""
@@ -56,8 +55,7 @@ class CallOrigin:
     parent_traceparent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCommand:
+class ToolCommand(Struct, frozen=True):
     """The request to run a call, sent to a tool service or to the PMO. The arguments are on the card that it names."""
 
     subject: Subject
@@ -76,8 +74,7 @@ class ToolCommand:
     extra_headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallback:
+class ToolCallback(Struct, frozen=True):
     """The report that a call has ended: whose call, how it ended, and on which card its outcome is."""
 
     subject: Subject
@@ -94,8 +91,7 @@ class ToolCallback:
     extra_headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Wakeup:
+class Wakeup(Struct, frozen=True):
     """The doorbell of an agent: something may be in its inbox. Losing one only delays."""
 
     subject: Subject

@@ -14,10 +14,11 @@ whose call it was. The rules, each from the protocol or its published implementa
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.bus import AfterExecution, control_of, effective_action
 from toolwire.protocol.calls import ErrorText, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
-from toolwire.protocol.values import dataclass, fast_frozen
 from toolwire.wire.codecs.stored import write_result
 from toolwire.wire.utp.fields import AFTER, STATUS, Json
 from toolwire.wire.utp.writing import json_bytes
@@ -40,9 +41,7 @@ _BY_PROTOCOL_CODE = {
 _BY_STATUS = {Status.TIMEOUT: Code.TIMEOUT, Status.CANCELED: Code.CANCELED}
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class CardError:
+class CardError(Struct, frozen=True):
     """Why a call did not succeed. `code` is one of the protocol's, or a service's own; `kind` is ours, where known."""
 
     code: str
@@ -52,9 +51,7 @@ class CardError:
     kind: Code | None = None
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class CardOutcome:
+class CardOutcome(Struct, frozen=True):
     """How a call ended, as a card says it. Without `after_execution`, what was agreed for the call holds."""
 
     status: Status

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import BadSubject, Subject, WrongVersion
-from toolwire.protocol.values import dataclass
 from toolwire.wire.lenient.arguments import read_json
 from toolwire.wire.utp.fields import ADDRESS, BANNED, TYPE_HEADER, VERSION_HEADER, Json, WireField, by_header
 from toolwire.wire.utp.violations import Refusal, Violation, ViolationCode, conflicting, invalid, missing
@@ -21,8 +22,7 @@ _TABLES: dict[int, tuple[tuple[WireField, ...], dict[str, WireField], dict[str, 
 _MOST_TABLES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class ReadMessage:
+class ReadMessage(Struct, frozen=True):
     """A message whose parts agree: the values of its fields, and what it says beside them."""
 
     subject: Subject

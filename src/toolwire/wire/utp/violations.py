@@ -1,13 +1,13 @@
 """What can be wrong with a message or a card, as values from which a result can be written."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct, field
+
 from toolwire.protocol.calls import ToolError
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.values import dataclass, fast_frozen
 
 
 class ViolationCode(StrEnum):
@@ -24,9 +24,7 @@ class ViolationCode(StrEnum):
     CHANGED_FIELD = "changed_field"
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """One broken rule, the field that it is about, and a sentence that says what would be right."""
 
     code: ViolationCode
@@ -34,9 +32,7 @@ class Violation:
     field: str = ""
 
 
-@fast_frozen
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a message or card is not accepted, and those of its fields that could be read without doubt.
 
     Only the store knows whether the call that it names was ever made: a refused message proves nothing about who

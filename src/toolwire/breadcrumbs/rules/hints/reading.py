@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, cast
 
+from msgspec import Struct
+
 from toolwire.breadcrumbs.rules.hints.paths import Path, read_path
 from toolwire.errors import InvalidRecord
-from toolwire.protocol.values import dataclass
 
 MOST_PATHS = 100
 MOST_TRANSFORMS = 50
@@ -44,8 +45,7 @@ ENGINES = frozenset([TransformKind.TEMPLATE, TransformKind.EXTRACT, TransformKin
 """The kinds that a foreign engine evaluates, for which nothing here can say how long they take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transform:
+class Transform(Struct, frozen=True):
     """One field of the view: its name, what makes it, and the text or constant that says how."""
 
     name: str
@@ -53,8 +53,7 @@ class Transform:
     rule: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(Struct, frozen=True):
     """How a context is shown: first include, then exclude, then the transforms. None includes everything."""
 
     include: tuple[Path, ...] | None = None
