@@ -54,7 +54,7 @@ class AskModel(Struct, frozen=True):
     closing: EndReason | None = None
 
 
-class RunCalls(Struct, frozen=True):
+class RunCalls(Struct, frozen=True, gc=False):
     """These calls want results."""
 
     calls: tuple[ToolCall, ...]

@@ -10,7 +10,7 @@ from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.protocol.tools import Delivery, Tool
 
 
-class Problem(Struct, frozen=True):
+class Problem(Struct, frozen=True, gc=False):
     """Something wrong or remarkable in a model's output, in words and as a code that programs can test."""
 
     code: str
@@ -31,7 +31,7 @@ class CallOptions(Struct, frozen=True):
     dependencies: tuple[str, ...] = ()
 
 
-class ToolCall(Struct, frozen=True):
+class ToolCall(Struct, frozen=True, gc=False):
     """A model's request to use a tool.
 
     `id` is minted by the runtime and unique; `alias` is whatever the provider or model called it and is only
@@ -50,7 +50,7 @@ class ToolCall(Struct, frozen=True):
     options: CallOptions | None = None
 
 
-class Text(Struct, frozen=True):
+class Text(Struct, frozen=True, gc=False):
     text: str
 
 
@@ -121,7 +121,7 @@ class ToolError(Struct, frozen=True):
         return cls(code, message, OUTCOMES[code].retryable, detail)
 
 
-class ToolResult(Struct, frozen=True):
+class ToolResult(Struct, frozen=True, gc=False):
     """How a call ended. There is exactly one for every accepted call.
 
     `untrusted` marks content from outside: a page of the web, a message, a file that others wrote; `origins` say

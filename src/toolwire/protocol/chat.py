@@ -10,7 +10,7 @@ from toolwire.protocol.calls import Block, Problem, Source, Text, ToolCall, Tool
 from toolwire.protocol.tools import Tool
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct, frozen=True, gc=False):
     """What model calls consumed. `cost_usd` is None where no price is known, never zero by guess."""
 
     input_tokens: int = 0
@@ -35,7 +35,7 @@ class Usage(Struct, frozen=True):
 NO_USAGE = Usage()
 
 
-class Reply(Struct, frozen=True, eq=False):
+class Reply(Struct, frozen=True, gc=False, eq=False):
     """One answer of a model: the text people see, its reasoning, the calls it asks for, and what was wrong with it.
 
     `carry` holds items that the provider wants back unchanged (signatures, reasoning items); nothing else reads it.
@@ -72,7 +72,7 @@ _SAID = tuple(name for name in Reply.__struct_fields__ if name not in {"raw", "l
 _said = attrgetter(*_SAID)
 
 
-class UserMessage(Struct, frozen=True):
+class UserMessage(Struct, frozen=True, gc=False):
     """What a user said. Where pictures were shown too, `parts` has all of it in order, and `text` has it in words."""
 
     text: str
@@ -86,13 +86,13 @@ class UserMessage(Struct, frozen=True):
         return cls(text) if all(isinstance(part, Text) for part in kept) else cls(text, kept)
 
 
-class Note(Struct, frozen=True):
+class Note(Struct, frozen=True, gc=False):
     """A word from the runtime to the model in mid-conversation: a warning, or the request for a final answer."""
 
     text: str
 
 
-class ResultsMessage(Struct, frozen=True):
+class ResultsMessage(Struct, frozen=True, gc=False):
     """The results of one reply's calls, one for each, in the order of the calls."""
 
     results: tuple[ToolResult, ...]

@@ -28,7 +28,7 @@ def short_name(name: str, most: int = LONGEST_NAME) -> str:
     return f"{whole[:most].decode(errors='ignore')}…sha256:{sha256(whole).hexdigest()}"
 
 
-class CallCard(Struct, frozen=True):
+class CallCard(Struct, frozen=True, gc=False):
     """What is written down before a tool runs. `(turn_id, call.id)` is its identity; `result` is set once it ended.
 
     `attempt` counts how often a process claimed it, to run it; `args_digest` is the SHA-256 of the canonical arguments.
@@ -95,7 +95,7 @@ class Dispatch(Struct, frozen=True):
     sent: int = 0
 
 
-class AuditRow(Struct, frozen=True):
+class AuditRow(Struct, frozen=True, gc=False):
     """One line of the audit log: who did what to which call, under which rule, and how it went."""
 
     at: float

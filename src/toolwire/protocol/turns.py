@@ -87,7 +87,7 @@ class Limits(CheckedStruct, frozen=True):
     in_flight: int | None = None
 
 
-class Ending(Struct, frozen=True):
+class Ending(Struct, frozen=True, gc=False):
     """How a turn ended, with its deliverable: the words for the user and, from a tool that ended it, the `value`.
 
     `call_id` names the call whose result ended the turn, if one did.
@@ -114,7 +114,7 @@ _STATUSES = {
 }
 
 
-class Turn(Struct, frozen=True):
+class Turn(Struct, frozen=True, gc=False):
     """One request from question to deliverable. A value: every change is a new turn, and it can be stored.
 
     `pending` are the calls of the last reply that still want a result. `closing` is set once the turn is on its
