@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.bus.servers import NatsServer
-from toolwire.bus.contract import MAX_BYTES, Bus, Delivered, Subscription
+from toolwire.bus.contract import MAX_BYTES, Bus, Delivered, HandoffAnswer, Subscription, Take
 from toolwire.bus.in_process import InProcessBus
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import nats_bus
@@ -60,11 +60,13 @@ async def place(kind: NatsServer | None) -> AsyncIterator[Place]:
 
 @asynccontextmanager
 async def subscribed(
-    place: Place, *, ack_wait_s: float = 30.0, in_flight: int = 64, durable: str = ""
+    place: Place, *, ack_wait_s: float = 30.0, in_flight: int = 64, durable: str = "", take: Take | None = None
 ) -> AsyncIterator[Subscription]:
     async with place.bus.subscribe(
         place.pattern, durable=durable or place.durable, ack_wait_s=ack_wait_s, in_flight=in_flight
     ) as subscription:
+        if take is not None:
+            await subscription.take_handoffs(take)
         yield subscription
 
 
@@ -331,3 +333,78 @@ async def test_a_bus_says_how_it_is(place: Place) -> None:
     assert not (await place.bus.health()).connected
     with pytest.raises(BusError):
         await place.bus.publish(place.message())
+
+
+# Handoffs
+
+
+class Taker:
+    """Takes what is handed over, as long as it `wants` to."""
+
+    def __init__(self, *, wants: bool = True) -> None:
+        self.wants = wants
+        self.taken: list[Delivered] = []
+
+    def __call__(self, delivered: Delivered) -> bool:
+        if self.wants:
+            self.taken.append(delivered)
+        return self.wants
+
+
+async def test_a_message_that_is_handed_over_is_taken_at_once_and_not_kept(place: Place) -> None:
+    message, taker = place.message("hello", CG_Agent_Id="ann"), Taker()
+    async with subscribed(place, take=taker):
+        assert await place.bus.hand_over(message) is HandoffAnswer.TAKEN
+    await place.bus.publish(place.message("kept"))
+    async with subscribed(place) as subscription:
+        assert await texts(subscription, 1) == ["kept"]
+    assert [delivered.message for delivered in taker.taken] == [message]
+    assert taker.taken[0].attempt == 1
+
+
+async def test_a_message_that_no_subscriber_wants_is_not_taken(place: Place) -> None:
+    assert await place.bus.hand_over(place.message()) is HandoffAnswer.UNHEARD
+    async with subscribed(place):
+        assert await place.bus.hand_over(place.message()) is HandoffAnswer.UNHEARD
+    async with subscribed(place, take=Taker(wants=False), in_flight=1):
+        assert [await place.bus.hand_over(place.message()) for _ in range(3)] == [HandoffAnswer.BUSY] * 3
+    assert await place.bus.hand_over(place.message()) is HandoffAnswer.UNHEARD
+
+
+async def test_what_is_handed_over_counts_among_what_is_in_flight(place: Place) -> None:
+    taker = Taker()
+    async with subscribed(place, take=taker, in_flight=2) as subscription:
+        answers = [await place.bus.hand_over(place.message()) for _ in range(3)]
+        assert answers == [HandoffAnswer.TAKEN, HandoffAnswer.TAKEN, HandoffAnswer.BUSY]
+        await place.bus.publish(place.message("kept"))
+        await taker.taken[0].ack()
+        await taker.taken[0].ack()
+        assert (await soon(subscription)).message.data == b"kept"
+        assert await place.bus.hand_over(place.message()) is HandoffAnswer.BUSY
+
+
+async def test_subscribers_of_a_durable_name_are_handed_over_a_message_once(place: Place) -> None:
+    takers = [Taker(), Taker()]
+    async with subscribed(place, take=takers[0]), subscribed(place, take=takers[1]):
+        for number in range(10):
+            assert await place.bus.hand_over(place.message(str(number))) is HandoffAnswer.TAKEN
+    assert sorted(one.message.data for taker in takers for one in taker.taken) == [b"%d" % n for n in range(10)]
+
+
+async def test_a_handed_over_message_that_is_refused_comes_again(place: Place) -> None:
+    taker = Taker()
+    async with subscribed(place, take=taker) as subscription:
+        await place.bus.hand_over(place.message("handed"))
+        await taker.taken[0].nak()
+        assert await texts(subscription, 1) == ["handed"]
+
+
+async def test_a_subscriber_that_drains_takes_no_handoffs_and_waits_for_those_that_it_took(place: Place) -> None:
+    taker = Taker()
+    async with subscribed(place, take=taker) as subscription:
+        await place.bus.hand_over(place.message())
+        assert await subscription.drain(0.0) == 1
+        assert await place.bus.hand_over(place.message()) is not HandoffAnswer.TAKEN
+        draining = asyncio.create_task(subscription.drain(SOON_S))
+        await taker.taken[0].ack()
+        assert await draining == 0

@@ -16,7 +16,7 @@ from tests.bus.servers import NatsServer, free_port, running
 from tests.cli.stage import Stage
 from toolwire.assemble.buses import nats_servers, open_bus
 from toolwire.assemble.project import ProjectFolder
-from toolwire.bus.contract import Bus
+from toolwire.bus.contract import Bus, HandoffAnswer
 from toolwire.bus.nats_connection import NatsServers, SecureClient
 from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.errors import BusUnavailable
@@ -133,8 +133,22 @@ async def test_each_role_can_do_its_work(configured: ConfiguredServer) -> None:
         assert await take(service, COMMAND.subject.replace("public", "*"), "service-search") == COMMAND
         await service.publish(REPORT)
         assert await take(orchestrator, REPORTS, "reports") == REPORT
+        async with worker.subscribe(TOOLS, durable="workers") as commands:
+            await commands.take_handoffs(lambda _: True)
+            assert await orchestrator.hand_over(COMMAND) is HandoffAnswer.TAKEN
         await worker.publish(WAKEUP)
         assert await take(orchestrator, "cg.v1r4.acme.*.cmd.agent.*.wakeup", "wakeups") == WAKEUP
+
+
+async def test_only_an_orchestrator_hands_commands_over(configured: ConfiguredServer) -> None:
+    async with (
+        open_bus(configured.place("acme", "worker")) as worker,
+        worker.subscribe(TOOLS, durable="workers") as commands,
+    ):
+        await commands.take_handoffs(lambda _: True)
+        for role in ("worker", "service"):
+            async with open_bus(configured.place("acme", role)) as other:
+                assert await other.hand_over(COMMAND) is HandoffAnswer.UNHEARD
 
 
 def others(count: int, seed: int) -> list[str]:

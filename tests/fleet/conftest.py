@@ -64,6 +64,7 @@ class _Holding:
 
             class Held:
                 drain = found.drain
+                take_handoffs = found.take_handoffs
 
                 async def __aiter__(self) -> AsyncIterator[Any]:
                     for one in taken:

@@ -94,6 +94,15 @@ CRASH_POINTS = {
     ),
     "C16 received, before the claim": _P("worker", "dispatched", "before", "acknowledge_when_received", first=1),
     "C17 the same command reaches several workers": _P(*_SENT, "claim_while_held", first=1, fault=Fault.REPEAT),
+    "C16 a handed-over command is taken, before the claim": _P(
+        "worker", "dispatched", "before", "rely_on_handoffs", first=2
+    ),
+    "C17 a handed-over command reaches several workers": _P(
+        "runner", "hand over", "before", "claim_while_held", first=2, fault=Fault.REPEAT
+    ),
+    "C17 a handed-over command is taken, and its relay does not hear of it": _P(
+        "runner", "hand over", "after", "claim_while_held", first=2, fault=Fault.FAIL
+    ),
     "C19 a command comes when its turn was taken over": _P(
         "runner", "dispatch", "after", "run_commands_of_older_epochs", besides=_P(*_SENT, times=8, fault=Fault.DELAY)
     ),

@@ -4,13 +4,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.crash_points import Fault
 from tests.simulation.shared_store import Network
 from tests.simulation.virtual_loop import PROCESS, VirtualLoop
-from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, BusHealth
+from toolwire.bus.contract import ACK_WAIT_S, HANDOFF_S, IN_FLIGHT, BusHealth, HandoffAnswer, Take
+from toolwire.bus.in_flight import InFlight
 from toolwire.errors import BusUnavailable
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import filter_matches
@@ -79,6 +81,7 @@ class LossyBus:
         """The calls of which reports were received, and need not come again."""
         self._groups: dict[str, _Group] = {}
         self._ids: dict[str, float] = {}
+        self.takers: list[_Taker] = []
 
     def chance(self, odds: float) -> bool:
         return odds > 0 and self.random.random() < odds
@@ -127,6 +130,26 @@ class LossyBus:
                     self.later(late_s + self.random.random() * self.faults.slow_s, group.add, _Entry(message))
         return True
 
+    async def hand_over(self, message: BusMessage, *, timeout_s: float = HANDOFF_S) -> HandoffAnswer:
+        """A handoff or its answer may get lost, and a copy of it may reach another subscriber."""
+        fault = await self.network.reach("hand over", "before")
+        answer: asyncio.Future[HandoffAnswer] = self.loop.create_future()
+        takers = [one for one in self.takers if filter_matches(one.pattern, message.subject)]
+        if not takers:
+            return HandoffAnswer.UNHEARD
+        is_lost = fault in (Fault.FAIL, Fault.LOSE) or self.is_away or self.chance(self.faults.drop)
+        if not is_lost:
+            late_s = LATE_S if fault is Fault.DELAY else 0.0
+            for _ in range(COPIES if fault is Fault.REPEAT else 1 + self.chance(self.faults.double)):
+                self.random.choice(takers).ask(late_s + self.random.random() * self.faults.slow_s, message, answer)
+        try:
+            async with asyncio.timeout(timeout_s):
+                found = await answer
+        except TimeoutError:
+            found = HandoffAnswer.UNHEARD
+        is_unheard = await self.network.reach("hand over", "after") is Fault.FAIL
+        return HandoffAnswer.UNHEARD if is_unheard else found
+
     @asynccontextmanager
     async def subscribe(
         self, pattern: str, *, durable: str, ack_wait_s: float = ACK_WAIT_S, in_flight: int = IN_FLIGHT
@@ -140,6 +163,7 @@ class LossyBus:
             yield subscription
         finally:
             subscription.stop()
+            self.takers = [one for one in self.takers if one.subscription is not subscription]
 
     async def stream(self, message: BusMessage) -> None:
         """Lost: no process of a simulation watches others."""
@@ -153,6 +177,38 @@ class LossyBus:
 
     async def close(self) -> None:
         """It holds nothing."""
+
+
+class _Taker:
+    """A process that takes handoffs. What it took dies with it, and the broker notices that by the next one."""
+
+    def __init__(self, subscription: "LossySubscription", in_flight: int, take: Take) -> None:
+        self.subscription = subscription
+        self.pattern = subscription.group.pattern
+        self._bus = subscription.bus
+        self._take = take
+        self._in_flight = InFlight(in_flight)
+        self._process = PROCESS.get()
+        self._context = copy_context()
+
+    def ask(self, after_s: float, message: BusMessage, answer: "asyncio.Future[HandoffAnswer]") -> None:
+        """Hand a message over, unless its process is dead by now; one that is paused hears of it later."""
+        if self._process.is_dead:
+            self._bus.takers.remove(self)
+        else:
+            self._bus.loop.call_later(after_s, self._hear, message, answer, context=self._context)
+
+    def _hear(self, message: BusMessage, answer: "asyncio.Future[HandoffAnswer]") -> None:
+        bus = self._bus
+        is_taken = self._in_flight.hand_over(message, self._take, bus.publish)
+        if not bus.chance(bus.faults.drop):
+            said = HandoffAnswer.TAKEN if is_taken else HandoffAnswer.BUSY
+            bus.later(bus.random.random() * bus.faults.slow_s, _set, answer, said)
+
+
+def _set(answer: "asyncio.Future[HandoffAnswer]", said: HandoffAnswer) -> None:
+    if not answer.done():
+        answer.set_result(said)
 
 
 class LossySubscription:
@@ -183,6 +239,9 @@ class LossySubscription:
     async def messages(self) -> AsyncIterator[BusMessage]:
         async for delivered in self:
             yield delivered.message
+
+    async def take_handoffs(self, take: Take) -> None:
+        self.bus.takers.append(_Taker(self, self._most, take))
 
     async def drain(self, timeout_s: float) -> int:
         self.stop()

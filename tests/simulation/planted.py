@@ -17,7 +17,7 @@ from toolwire.bus.contract import Delivered
 from toolwire.errors import BusUnavailable, StoreUnavailable, Suspended
 from toolwire.execute.contract import Dispatched
 from toolwire.execute.inprocess import InProcessExecutor
-from toolwire.fleet import reports, worker
+from toolwire.fleet import dispatcher, reports, worker
 from toolwire.fleet.dispatcher import BusDispatcher
 from toolwire.fleet.parcels import command_message, read_parcel
 from toolwire.fleet.relay import Relay
@@ -44,7 +44,6 @@ from toolwire.record.projects import of_project
 from toolwire.record.rows import new_id
 from toolwire.toolbox.agents import orchestration, orchestration_tools
 from toolwire.toolbox.agents.delegation import SubAgents
-from toolwire.wire.utp.violations import Refusal
 
 Plant = Callable[[ExitStack], None]
 
@@ -139,9 +138,9 @@ def drop_what_the_broker_refuses(stack: ExitStack) -> None:
     send_once(stack)
     right = Relay._send
 
-    async def send(self: Relay, dispatch: Dispatch, card: CallCard, message: BusMessage | Refusal | None) -> None:
+    async def send(self: Relay, one: Any) -> None:
         try:
-            await right(self, dispatch, card, message)
+            await right(self, one)
         except BusUnavailable:
             return
 
@@ -156,6 +155,12 @@ def never_send_again(stack: ExitStack) -> None:
         return await right(store, now, lambda _: 1e9, **more)
 
     _replace(stack, MemoryStore, "take_due", take)
+
+
+def rely_on_handoffs(stack: ExitStack) -> None:
+    """What was handed over is never due again."""
+    never_send_again(stack)
+    _replace(stack, dispatcher, "FIRST_PAUSE_S", 1e9)
 
 
 def drop_what_cannot_be_sent(stack: ExitStack) -> None:
@@ -340,8 +345,8 @@ def go_on_without_the_reply(stack: ExitStack) -> None:
 def trust_that_commands_come_once(stack: ExitStack) -> None:
     """Commands have no ids by which a broker could tell those that come again, and calls are claimed while held."""
 
-    async def send(self: Relay, dispatch: Dispatch, card: CallCard, message: BusMessage | Refusal | None) -> None:
-        message = message or command_message(read_parcel(dispatch), dispatch, card, is_checked=True)
+    async def send(self: Relay, one: Any) -> None:
+        message = one.message or command_message(read_parcel(one.dispatch), one.dispatch, one.card, is_checked=True)
         assert isinstance(message, BusMessage)
         await self._bus.publish(message)
 
@@ -603,6 +608,7 @@ _AT_POINTS: tuple[Plant, ...] = (
     trust_that_commands_come_once,
     acknowledge_when_received,
     never_send_again,
+    rely_on_handoffs,
     drop_what_cannot_be_sent,
 )
 """Missed at crash points, and seldom elsewhere."""

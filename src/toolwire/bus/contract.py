@@ -1,8 +1,9 @@
 """The promise of every bus. One suite of tests runs over all of them: `tests/bus/test_conformance.py`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from enum import Enum
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -16,6 +17,18 @@ IN_FLIGHT = 64
 HEADER_OVERHEAD = 16
 MOST_UNHEARD = 1_000
 """So many streamed messages wait for a listener; more are lost."""
+
+HANDOFF_S = 0.2
+"""How long an answer to a handoff is waited for."""
+
+
+class HandoffAnswer(Enum):
+    """What came of a handoff."""
+
+    TAKEN = "taken"
+    BUSY = "busy"
+    UNHEARD = "unheard"
+    """There is no subscriber, or it did not answer in time. It may have taken the message all the same."""
 
 
 class BusHealth(Struct, frozen=True):
@@ -53,6 +66,10 @@ class Delivered(Protocol):
         ...
 
 
+Take: TypeAlias = Callable[[Delivered], bool]
+"""Says whether a handed-over message is taken. It must not wait, and begins the work itself where it says yes."""
+
+
 class Subscription(Protocol):
     """What a subscriber gets: `async for delivered in subscription`.
 
@@ -63,6 +80,13 @@ class Subscription(Protocol):
     def __aiter__(self) -> AsyncIterator[Delivered]: ...
 
     async def __anext__(self) -> Delivered: ...
+
+    async def take_handoffs(self, take: Take) -> None:
+        """Be asked about messages that are handed over, too, in turn with others of the same durable name.
+
+        What is taken counts among what is in flight, and comes again only if it is refused. Raises BusUnavailable.
+        """
+        ...
 
     async def drain(self, timeout_s: float) -> int:
         """Hand out no more, and wait until all that was handed out is acknowledged. Gives how many are not."""
@@ -76,6 +100,13 @@ class Bus(Protocol):
         """Have a message kept; False where one with this id was kept a short while ago, and this one is not.
 
         Raises BusUnavailable, MessageTooLarge, and BadSubject for an address with wildcards or worse.
+        """
+        ...
+
+    async def hand_over(self, message: BusMessage, *, timeout_s: float = HANDOFF_S) -> HandoffAnswer:
+        """Ask a subscriber to take a message at once. It is not kept: publish it where it was not taken.
+
+        Raises BadSubject.
         """
         ...
 

@@ -1,7 +1,12 @@
 """Messages in the hands of a subscriber: how many there are, when there is room for another, how long each stays."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+
+from toolwire.bus.contract import Take
+from toolwire.errors import BusError
+from toolwire.protocol.bus import BusMessage
 
 
 class InFlight:
@@ -30,6 +35,16 @@ class InFlight:
     def release(self) -> None:
         self._count -= 1
         self._changed.set()
+
+    def hand_over(self, message: BusMessage, take: Take, publish: Callable[[BusMessage], Awaitable[object]]) -> bool:
+        """Whether a handed-over message is taken: there is room for it, and `take` says so."""
+        if self.stopping.is_set() or self.room <= 0:
+            return False
+        delivered = HandoffDelivery(message, self, publish)
+        is_taken = take(delivered)
+        if not is_taken:
+            delivered.release()
+        return is_taken
 
     async def wait_for_room(self) -> None:
         """Raises StopAsyncIteration when nothing more is handed out."""
@@ -86,3 +101,37 @@ class OpenDelivery:
 
     def _start_timer(self) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(self._ack_wait_s, self._expire)
+
+
+class HandoffDelivery:
+    """A handed-over message in the hands of the subscriber who took it. No broker keeps it."""
+
+    attempt = 1
+
+    def __init__(
+        self, message: BusMessage, in_flight: InFlight, publish: Callable[[BusMessage], Awaitable[object]]
+    ) -> None:
+        self.message = message
+        self._in_flight = in_flight
+        self._publish = publish
+        self._is_open = True
+        in_flight.take()
+
+    async def ack(self) -> None:
+        self.release()
+
+    async def nak(self, delay_s: float = 0.0) -> None:  # noqa: ARG002 -- a broker that keeps it knows of no delay yet
+        """Have it delivered again. If that fails, the store says when its call is due once more."""
+        if self.release():
+            with suppress(BusError):
+                await self._publish(self.message)
+
+    async def progress(self) -> None:
+        """No one else may have it."""
+
+    def release(self) -> bool:
+        """Let go of the message; False where that was done before."""
+        was_open, self._is_open = self._is_open, False
+        if was_open:
+            self._in_flight.release()
+        return was_open

@@ -11,7 +11,17 @@ from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
 
-from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, MOST_UNHEARD, BusHealth, size_of
+from toolwire.bus.contract import (
+    ACK_WAIT_S,
+    HANDOFF_S,
+    IN_FLIGHT,
+    MAX_BYTES,
+    MOST_UNHEARD,
+    BusHealth,
+    HandoffAnswer,
+    Take,
+    size_of,
+)
 from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
@@ -62,6 +72,16 @@ class InProcessBus:
         self._tell_listeners(message)
         await asyncio.sleep(0)  # as with a broker, others may run before this returns
         return True
+
+    async def hand_over(self, message: BusMessage, *, timeout_s: float = HANDOFF_S) -> HandoffAnswer:  # noqa: ARG002
+        Subject.parse(message.subject)
+        answer = HandoffAnswer.UNHEARD
+        for subscription in self._subscriptions:
+            if subscription.take is not None and filter_matches(subscription.pattern, message.subject):
+                if subscription.in_flight.hand_over(message, subscription.take, self.publish):
+                    return HandoffAnswer.TAKEN
+                answer = HandoffAnswer.BUSY
+        return answer
 
     @asynccontextmanager
     async def subscribe(
@@ -179,25 +199,33 @@ class _LocalSubscription:
     def __init__(self, group: _Group, ack_wait_s: float, in_flight: InFlight) -> None:
         self._group = group
         self._ack_wait_s = ack_wait_s
-        self._in_flight = in_flight
+        self.in_flight = in_flight
+        self.take: Take | None = None
+
+    @property
+    def pattern(self) -> str:
+        return self._group.pattern
 
     def __aiter__(self) -> "_LocalSubscription":
         return self
 
     async def __anext__(self) -> "_LocalDelivered":
         while True:
-            await self._in_flight.wait_for_room()
+            await self.in_flight.wait_for_room()
             if (entry := self._group.take()) is not None:
-                return _LocalDelivered(entry, self._group, self._ack_wait_s, self._in_flight)
+                return _LocalDelivered(entry, self._group, self._ack_wait_s, self.in_flight)
             self._group.changed.clear()
             await self._group.changed.wait()
 
+    async def take_handoffs(self, take: Take) -> None:
+        self.take = take
+
     async def drain(self, timeout_s: float) -> int:
         self.stop()
-        return await self._in_flight.wait_until_none(timeout_s)
+        return await self.in_flight.wait_until_none(timeout_s)
 
     def stop(self) -> None:
-        self._in_flight.stop()
+        self.in_flight.stop()
         self._group.changed.set()
 
 

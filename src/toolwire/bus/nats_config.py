@@ -127,6 +127,8 @@ def _accounts(cluster: NatsCluster) -> Iterable[str]:
 def _user(cluster: NatsCluster, key: str, user: NatsUser) -> str:
     allowed = permissions_of(user, key, cluster.commands, cluster.events)
     said: dict[str, Any] = {"publish": {"allow": allowed.publish}, "subscribe": {"allow": allowed.subscribe}}
+    if allowed.answers:
+        said["allow_responses"] = {"max": 1, "expires": "1m"}
     return f"      # {user.name}\n      {{ nkey: {key}, permissions: {json.dumps(said)} }}"
 
 

@@ -8,7 +8,7 @@ A broker that comes back without its streams gets them anew, by the next message
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace as with_fields
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
@@ -37,13 +38,33 @@ from nats.js.errors import (
     ServiceUnavailableError,
 )
 
-from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, MOST_UNHEARD, BusHealth, size_of
+from toolwire.bus.contract import (
+    ACK_WAIT_S,
+    HANDOFF_S,
+    IN_FLIGHT,
+    MAX_BYTES,
+    MOST_UNHEARD,
+    BusHealth,
+    HandoffAnswer,
+    Take,
+    size_of,
+)
 from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.bus.nats_connection import NatsServers, SecureClient, is_denied, is_hopeless, reason_of
 from toolwire.bus.nats_pull import NatsPull
 from toolwire.errors import BrokerNotReady, BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
-from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject, check_filter, check_token
+from toolwire.protocol.subjects import (
+    ROOT,
+    VERSION,
+    BadSubject,
+    Category,
+    Subject,
+    check_filter,
+    check_token,
+    command_subject,
+    handoff_subject,
+)
 
 T = TypeVar("T")
 CONNECT_S = 5.0
@@ -63,6 +84,7 @@ _TOO_FEW_SERVERS = frozenset({10005, 10074})
 _OWN_HEADERS = "nats-"
 _ID_HEADER = "Nats-Msg-Id"
 _DAY_S = 86_400.0
+_TAKEN, _BUSY = b'{"taken":true}', b'{"taken":false}'
 
 
 class StreamPlan(Struct, frozen=True):
@@ -228,6 +250,18 @@ class NatsBus:
             message.subject, message.data, timeout=self._confirm_s, headers=headers or None
         )  # fmt: skip
 
+    async def hand_over(self, message: BusMessage, *, timeout_s: float = HANDOFF_S) -> HandoffAnswer:
+        Subject.parse(message.subject)
+        if not self._client.is_connected:
+            return HandoffAnswer.UNHEARD
+        try:
+            answer = await self._client.request(
+                handoff_subject(message.subject), message.data, timeout_s, headers=dict(message.headers) or None
+            )
+        except (NatsError, OSError, TimeoutError):
+            return HandoffAnswer.UNHEARD
+        return HandoffAnswer.TAKEN if answer.data == _TAKEN else HandoffAnswer.BUSY
+
     @asynccontextmanager
     async def subscribe(
         self, pattern: str, *, durable: str, ack_wait_s: float = ACK_WAIT_S, in_flight: int = IN_FLIGHT
@@ -316,6 +350,18 @@ class NatsBus:
         await pull.open()
         return pull
 
+    async def hear_handoffs(self, config: ConsumerConfig, is_taken: Callable[[Msg], bool]) -> NatsSubscription:
+        """Be asked, in turn with others of the same durable name, about what is handed over. Raises NatsError."""
+        assert config.filter_subject is not None
+
+        async def hear(handed: Msg) -> None:  # the library's own answer would repeat all headers
+            await _quietly(self._client.publish(handed.reply, _TAKEN if is_taken(handed) else _BUSY))
+
+        subject = handoff_subject(config.filter_subject)
+        heard = await self._client.subscribe(subject, queue=config.durable_name or "", cb=hear)
+        await self._client.flush()  # from here on the server knows of it
+        return heard
+
     async def _ensure_streams(self) -> None:
         """Wait for a cluster that is starting, too: until it has a leader it is silent."""
         self._last_error = ""
@@ -396,20 +442,40 @@ class _NatsSubscription:
         self._plan = plan
         self._config = config
         self._in_flight = in_flight
+        self._take: Take | None = None
         self._ack_wait_s = config.ack_wait or ACK_WAIT_S
         self._pull: NatsPull | None = None
+        self._handoffs: NatsSubscription | None = None
 
     async def open(self, patience_s: float) -> None:
         """Servers that choose a leader have no answer for a moment. Raises BusUnavailable."""
         end = asyncio.get_running_loop().time() + patience_s
         while self._pull is None:
             try:
-                self._pull = await self._bus.pull(self._plan, self._config)
+                await self._start()
             except (NatsError, OSError, TimeoutError) as error:
                 is_moment = isinstance(error, (ServiceUnavailableError, NoRespondersError, NatsTimeoutError))
                 if not is_moment or asyncio.get_running_loop().time() >= end:
                     raise BusUnavailable(f"the broker did not answer a subscriber ({self._bus.why(error)})") from None
                 await asyncio.sleep(_RETRY_S)
+
+    async def take_handoffs(self, take: Take) -> None:
+        self._take = take
+        try:
+            self._handoffs = await self._bus.hear_handoffs(self._config, self._is_taken)
+        except (NatsError, OSError, TimeoutError) as error:
+            raise BusUnavailable(f"the broker did not answer a subscriber ({self._bus.why(error)})") from None
+
+    async def _start(self) -> None:
+        """Ask for messages, and be asked about those that are handed over."""
+        if self._take is not None and self._handoffs is None:
+            self._handoffs = await self._bus.hear_handoffs(self._config, self._is_taken)
+        self._pull = await self._bus.pull(self._plan, self._config)
+
+    def _is_taken(self, handed: Msg) -> bool:
+        assert self._take is not None
+        message = BusMessage(command_subject(handed.subject), handed.data, dict(handed.headers or {}))
+        return self._in_flight.hand_over(message, self._take, self._bus.publish)
 
     def __aiter__(self) -> "_NatsSubscription":
         return self
@@ -419,7 +485,7 @@ class _NatsSubscription:
             await self._in_flight.wait_for_room()
             try:
                 if self._pull is None:
-                    self._pull = await self._unless_stopped(self._bus.pull(self._plan, self._config))
+                    await self._unless_stopped(self._start())
                     continue
                 found = await self._pull.next(self._in_flight.room)
             except (NatsError, OSError, TimeoutError):  # the broker is away, or has come back without this consumer
@@ -462,6 +528,9 @@ class _NatsSubscription:
 
     async def _let_go(self) -> None:
         """Give back what was not handed out."""
+        handoffs, self._handoffs = self._handoffs, None
+        if handoffs is not None:
+            await _quietly(handoffs.unsubscribe())
         pull, self._pull = self._pull, None
         if pull is not None:
             pull.wake()

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from toolwire.protocol.subjects import ROOT, VERSION, Category, check_token
+from toolwire.protocol.subjects import ROOT, VERSION, Category, check_token, handoff_subject
 
 ALL_PROJECTS = "*"
 """In place of a project: one account in which every project is reached, for processes that serve all of them."""
@@ -51,10 +51,14 @@ class NatsUser(Struct, frozen=True):
 
 
 class Permissions(Struct, frozen=True):
-    """The subjects to which a user may publish and subscribe; all others are refused."""
+    """The subjects to which a user may publish and subscribe; all others are refused.
+
+    One that `answers` may also reply to what it receives, once for each message.
+    """
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    answers: bool = False
 
 
 def permissions_of(user: NatsUser, public_key: str, commands: str, events: str) -> Permissions:
@@ -76,11 +80,12 @@ def permissions_of(user: NatsUser, public_key: str, commands: str, events: str) 
         case NatsRole.SERVICE:
             reads = [f"{own}.*.cmd.tool.{user.target}", f"{own}.*.cmd.tool.{user.target}.>"]
             sends = [f"{own}.*.cmd.sys.execution.report", f"{own}.*.str.agent.>"]
-    return _allowing((*sends, *_consuming(user, reads, streams)), (*reads, inbox))
+    handed = map(handoff_subject, reads)
+    return _allowing((*sends, *_consuming(user, reads, streams)), (*reads, *handed, inbox), answers=True)
 
 
-def _allowing(publish: Iterable[str], subscribe: Iterable[str]) -> Permissions:
-    return Permissions(tuple(dict.fromkeys(publish)), tuple(dict.fromkeys(subscribe)))
+def _allowing(publish: Iterable[str], subscribe: Iterable[str], *, answers: bool = False) -> Permissions:
+    return Permissions(tuple(dict.fromkeys(publish)), tuple(dict.fromkeys(subscribe)), answers)
 
 
 def _consuming(user: NatsUser, filters: Iterable[str], streams: dict[Category, str]) -> Iterable[str]:

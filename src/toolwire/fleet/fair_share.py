@@ -50,6 +50,11 @@ class FairQueue(Generic[K, T]):
         self.waiting += 1
         self._note(project)
 
+    def starts_at_once(self, project: K) -> bool:
+        """Whether an item of this project would start as soon as it is added."""
+        has_share = self._running.get(project, 0) < self._per_project
+        return self.running < self._at_once and has_share and project not in self._queues
+
     def take(self) -> tuple[K, T] | None:
         """The next item; None while no slot is free for any that waits."""
         if self.running >= self._at_once or not self._ready:
@@ -128,6 +133,10 @@ class FairSlots:
     @property
     def running(self) -> int:
         return self._queue.running
+
+    def has_room(self, project: str) -> bool:
+        """Whether a message of this project would be handled at once."""
+        return self._queue.starts_at_once(project)
 
     def submit(self, project: str, delivered: Delivered, work: Work) -> None:
         """Have a message handled as soon as its project has its turn."""

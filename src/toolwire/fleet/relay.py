@@ -6,6 +6,9 @@ taken by one of them, and sending one twice does no harm.
 
 The queue is the store, not the broker: of each project and target only so many commands are on their way at a time, and
 projects take turns. A project that has thousands of calls to send fills no stream, and others are not behind it.
+
+What was just written down is handed over to a worker with a free slot, which nothing has to keep. Only if none takes it
+at once, the broker keeps it in a stream, as everything that is sent again.
 """
 
 import asyncio
@@ -15,10 +18,11 @@ import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from toolwire.bus.contract import Bus
+from toolwire.bus.contract import Bus, HandoffAnswer
 from toolwire.deliver.endings import canceled_result, not_taken, unknown
 from toolwire.errors import BusError, BusUnavailable, CallHeld, Fenced, StoreError, ToolwireError
 from toolwire.fleet.fair_share import FairQueue
@@ -50,11 +54,29 @@ Where results are heard of (`note_result`), that is only for those whose wakeup 
 TRANSIT_S = 60.0
 """A command counts no longer than this: it may be lost, and is sent again in any case."""
 
+HANDOFF_PAUSES_S = {HandoffAnswer.BUSY: 0.01, HandoffAnswer.UNHEARD: 1.0}
+"""How long no more commands are handed over at a subject where one was not taken."""
+
 _Line = tuple[str, str]
 """The project and the subject of commands that wait for each other."""
 
-_Command = tuple[Dispatch, CallCard, BusMessage | None]
-"""What is to be sent, with its message if that was made before."""
+
+class _Command(NamedTuple):
+    """What is to be sent, with its message if that was made before. One that is new is handed over first."""
+
+    dispatch: Dispatch
+    card: CallCard
+    message: BusMessage | None = None
+    is_new: bool = False
+
+    @property
+    def line(self) -> _Line:
+        return self.dispatch.project, self.dispatch.subject
+
+    @property
+    def call(self) -> tuple[str, str]:
+        return self.dispatch.turn_id, self.dispatch.call_id
+
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +119,8 @@ class Relay:
         self._window = window
         self._is_drained = False
         self._refilling: asyncio.Task[None] | None = None
+        self._handing_over: set[asyncio.Task[None]] = set()
+        self._hands_over_from: dict[_Line, float] = {}
         self._sending = asyncio.Lock()
         self._last_error = ""
         self._outages = OutageLog(_log)
@@ -107,8 +131,14 @@ class Relay:
 
         Its message, if it is there already, is used where not so many wait that it would take much memory.
         """
-        self._add(dispatch, card, message if self._waiting.waiting < self._at_once else None)
-        self._woken.set()
+        message = message if self._waiting.waiting < self._at_once else None
+        one = _Command(dispatch, card, message, is_new=True)
+        self._add(one)
+        if self._waiting.waiting == 1 and self._may_hand_over(one):
+            for taken in self._next_few():
+                self._hand_over_soon(taken)
+        else:
+            self._woken.set()
 
     def note_result(self, project: str, turn_id: str, call_id: str) -> None:
         """A call has a result: another one may be on its way instead."""
@@ -132,9 +162,10 @@ class Relay:
                         await self._woken.wait()
                 self._woken.clear()
         finally:
-            if self._refilling is not None:
-                self._refilling.cancel()
-                await asyncio.gather(self._refilling, return_exceptions=True)
+            tasks = [*self._handing_over, *([] if self._refilling is None else [self._refilling])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _refill_soon(self) -> None:
         """Some wait for others to end. Looking which have keeps no command waiting that can be sent."""
@@ -175,12 +206,12 @@ class Relay:
             if one.gives_up:
                 await self._give_up(one)
             else:
-                self._add(one.dispatch, one.card)
+                self._add(_Command(one.dispatch, one.card))
         await self._send_waiting()
         return len(due)
 
-    def _add(self, dispatch: Dispatch, card: CallCard, message: BusMessage | None = None) -> None:
-        self._waiting.add((dispatch.project, dispatch.subject), (dispatch, card, message))
+    def _add(self, one: _Command) -> None:
+        self._waiting.add(one.line, one)
         while self._waiting.waiting > MOST_WAITING:
             self._waiting.shed()
 
@@ -191,13 +222,16 @@ class Relay:
     async def _send_what_waits(self) -> None:
         """Send what waits, many at once. What the broker does not take stays, and is tried again."""
         while some := list(self._next_few()):
-            sent = await asyncio.gather(*(self._is_sent(*one) for one in some))
-            lost = [one for one, is_sent in zip(some, sent, strict=True) if not is_sent]
+            kept: list[_Command] = []
+            for one in some:
+                if self._may_hand_over(one):
+                    self._hand_over_soon(one)
+                else:
+                    kept.append(one)
+            sent = await asyncio.gather(*map(self._is_sent, kept))
+            lost = [one for one, is_sent in zip(kept, sent, strict=True) if not is_sent]
             for one in reversed(lost):
-                dispatch = one[0]
-                line = (dispatch.project, dispatch.subject)
-                self._release(line, (dispatch.turn_id, dispatch.call_id))
-                self._waiting.add_first(line, one)
+                self._put_back(one)
             if lost:
                 _log.warning("commands that wait for the broker: %d; %s", self._waiting.waiting, self._last_error)
                 return
@@ -210,7 +244,7 @@ class Relay:
                     self._refill_soon()
                 return
             line, one = taken
-            call = (one[0].turn_id, one[0].call_id)
+            call = one.call
             known = self._on_their_way.setdefault(line, OrderedDict())
             if call in known:  # sent again: it counts once
                 self._waiting.release(line)
@@ -232,6 +266,8 @@ class Relay:
         for line, known in list(self._on_their_way.items()):
             while known and next(iter(known.values())) < before:
                 self._release(line, next(iter(known)))
+        now = asyncio.get_running_loop().time()
+        self._hands_over_from = {line: at for line, at in self._hands_over_from.items() if at > now}
 
     def _release(self, line: _Line, call: tuple[str, str]) -> bool:
         known = self._on_their_way.get(line)
@@ -243,27 +279,46 @@ class Relay:
         self._waiting.release(line)
         return True
 
-    async def _is_sent(self, dispatch: Dispatch, card: CallCard, message: BusMessage | Refusal | None) -> bool:
+    def _put_back(self, one: _Command) -> None:
+        """Let a command wait before all others of its line."""
+        self._release(one.line, one.call)
+        self._waiting.add_first(one.line, one)
+
+    def _may_hand_over(self, one: _Command) -> bool:
+        """Whether a command is new, and a worker may have a free slot."""
+        return one.is_new and asyncio.get_running_loop().time() >= self._hands_over_from.get(one.line, 0.0)
+
+    def _hand_over_soon(self, one: _Command) -> None:
+        """Hand a command over. Nothing waits for the answer here."""
+        task = asyncio.create_task(self._hand_over(one), name="toolwire-handoff")
+        self._handing_over.add(task)
+        task.add_done_callback(self._handing_over.discard)
+
+    async def _hand_over(self, one: _Command) -> None:
+        message = _message(one)
+        answer = HandoffAnswer.BUSY if message is None else await self._bus.hand_over(message)
+        if answer is HandoffAnswer.TAKEN:
+            self._hands_over_from.pop(one.line, None)
+            return
+        self._hands_over_from[one.line] = asyncio.get_running_loop().time() + HANDOFF_PAUSES_S[answer]
+        self._put_back(one._replace(message=message, is_new=False))
+        self._woken.set()
+
+    async def _is_sent(self, one: _Command) -> bool:
         try:
-            await self._send(dispatch, card, message)
+            await self._send(one)
         except BusUnavailable as error:
             self._last_error = str(error)
             return False
         except BusError as error:  # the broker will never take it, and the others must be sent all the same
-            _log.error("call %s cannot be sent: %s", card.record_id, error)
+            _log.error("call %s cannot be sent: %s", one.card.record_id, error)
         return True
 
-    async def _send(self, dispatch: Dispatch, card: CallCard, message: BusMessage | Refusal | None) -> None:
-        try:
-            message = message or command_message(read_parcel(dispatch), dispatch, card, is_checked=True)
-        except StoreError as wrong:
-            _log.error("%s", wrong)
-            return
-        if isinstance(message, Refusal):
-            _log.error("call %s cannot be sent: %s", card.record_id, message.violations[0].message)
-            return
-        # Sent again after a worker died over it, it is another message: the broker must not take it for a repeated one.
-        await self._bus.publish(message, dedupe_id=f"{card.record_id}:{dispatch.epoch}:{card.attempt}")
+    async def _send(self, one: _Command) -> None:
+        if (message := _message(one)) is not None:
+            # Sent again after a worker died over it, it is another message: the broker must not take it for a
+            # repeated one.
+            await self._bus.publish(message, dedupe_id=f"{one.card.record_id}:{one.dispatch.epoch}:{one.card.attempt}")
 
     async def _give_up(self, one: DueDispatch) -> None:
         """Close a call that is not sent any more: its worker died over it, none came in time, or it was canceled."""
@@ -282,3 +337,18 @@ class Relay:
         if not isinstance(message, Refusal):
             with suppress(BusUnavailable):
                 await self._bus.publish(message)
+
+
+def _message(one: _Command) -> BusMessage | None:
+    """The message of a command; None, and the reason in the log, where it has none."""
+    if one.message is not None:
+        return one.message
+    try:
+        message = command_message(read_parcel(one.dispatch), one.dispatch, one.card, is_checked=True)
+    except StoreError as wrong:
+        _log.error("%s", wrong)
+        return None
+    if isinstance(message, Refusal):
+        _log.error("call %s cannot be sent: %s", one.card.record_id, message.violations[0].message)
+        return None
+    return message

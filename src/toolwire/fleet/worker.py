@@ -138,6 +138,7 @@ class ToolWorker:
         async with self._bus.subscribe(
             self._subject, durable=self._durable, ack_wait_s=_ACK_WAIT_S, in_flight=slots.capacity
         ) as commands:
+            await commands.take_handoffs(self._take_handoff)
             taking = asyncio.create_task(self._take(commands.__aiter__()), name="toolwire-commands")
             stopping = asyncio.create_task(self._stopping.wait(), name="toolwire-stop")
             keeping = asyncio.create_task(slots.keep_waiting(), name="toolwire-waiting")
@@ -164,6 +165,14 @@ class ToolWorker:
     async def _take(self, commands: object) -> None:
         async for delivered in commands:  # type: ignore[attr-defined]
             self._slots.submit(_project_of(delivered.message), delivered, self._handle)
+
+    def _take_handoff(self, delivered: Delivered) -> bool:
+        """Begin a handed-over command if a slot is free for its project; another worker may have one otherwise."""
+        project = _project_of(delivered.message)
+        is_taken = self._slots.has_room(project) and not self._stopping.is_set()
+        if is_taken:
+            self._slots.submit(project, delivered, self._handle)
+        return is_taken
 
     async def _handle(self, delivered: Delivered) -> None:
         """One command, whatever is wrong with it."""

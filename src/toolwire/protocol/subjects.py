@@ -212,6 +212,22 @@ class TargetSubject(Struct, frozen=True):
         return self.template.replace(PROJECT_MARK, "*").replace(CHANNEL_MARK, "*")
 
 
+def handoff_subject(text: str) -> str:
+    """Where messages of a subject, or of those that a filter stands for, are handed over: with `str` for `cmd`."""
+    return _with_category(text, Category.STREAM)
+
+
+def command_subject(text: str) -> str:
+    """The subject of a message that was handed over at this one."""
+    return _with_category(text, Category.COMMAND)
+
+
+def _with_category(text: str, category: Category) -> str:
+    tokens = text.split(".")
+    tokens[4:5] = [category.value]
+    return ".".join(tokens)
+
+
 def check_filter(text: object) -> str:
     """The filter, if it is one: tokens, `*` for any token, `>` at the end for all that follow. Raises BadSubject."""
     if not isinstance(text, str) or len(text) > LONGEST_SUBJECT:

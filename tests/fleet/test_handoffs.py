@@ -1,0 +1,145 @@
+"""A command that was just written down is handed over to a worker with a free slot; what none takes is published."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.fleet.conftest import Fleet
+from toolwire import Tier, tool
+from toolwire.bus.contract import Bus, HandoffAnswer
+from toolwire.fleet.arrivals import Arrivals
+from toolwire.fleet.fair_share import FairQueue
+from toolwire.fleet.relay import HANDOFF_PAUSES_S
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.tools import Effect
+from toolwire.testing import call
+
+
+class WatchedBus:
+    """Remembers which commands were published, and what came of handoffs. It may lose what was taken."""
+
+    def __init__(self, bus: Bus, *, loses: bool = False) -> None:
+        self._bus = bus
+        self._loses = loses
+        self.published: list[BusMessage] = []
+        self.answers: list[HandoffAnswer] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def publish(self, message: BusMessage, **named: Any) -> bool:
+        if ".cmd.tool." in message.subject:
+            self.published.append(message)
+        return await self._bus.publish(message, **named)
+
+    async def hand_over(self, message: BusMessage, **named: Any) -> HandoffAnswer:
+        answer = HandoffAnswer.TAKEN if self._loses else await self._bus.hand_over(message, **named)
+        self.answers.append(answer)
+        return answer
+
+
+@asynccontextmanager
+async def waiting_caller(fleet: Fleet, **more: Any) -> AsyncIterator[dict[str, Any]]:
+    """What an agent sends with that waits for its calls as long as they take."""
+    arrivals = Arrivals()
+    async with arrivals.listening(fleet.bus, fleet.project):
+        yield {"stays_s": math.inf, "arrivals": arrivals, **more}
+
+
+async def test_a_command_goes_straight_to_a_free_worker(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    fleet.bus = bus = WatchedBus(fleet.bus)
+    await fleet.worker([note])
+    relay = await fleet.relay(store=store)
+    async with waiting_caller(fleet) as sends:
+        agent = fleet.agent(store, [fleet.far(note)], relay=relay, sends=sends)
+        results = [await agent.call("note", {"words": str(number)}) for number in range(3)]
+
+    assert [result.text for result in results] == ["noted 0", "noted 1", "noted 2"]
+    assert (bus.answers, bus.published) == ([HandoffAnswer.TAKEN] * 3, [])
+
+
+async def test_a_command_is_published_where_no_slot_is_free(fleet: Fleet) -> None:
+    store, began, may_end = await fleet.store(), asyncio.Event(), asyncio.Event()
+    fleet.bus = bus = WatchedBus(fleet.bus)
+
+    @tool(tier=Tier.WALK)
+    async def note(words: str) -> str:
+        """Write words down."""
+        began.set()
+        await may_end.wait()
+        return words
+
+    await fleet.worker([note], at_once=1)
+    relay = await fleet.relay(store=store)
+    async with waiting_caller(fleet) as sends:
+        agent = fleet.agent(store, [fleet.far(note)], relay=relay, sends=sends)
+        first = asyncio.create_task(agent.call("note", {"words": "milk"}))
+        await began.wait()
+        second = asyncio.create_task(agent.call("note", {"words": "tea"}))
+
+        async def is_published() -> list[BusMessage]:
+            return bus.published
+
+        [message] = await fleet.until(is_published)
+        may_end.set()
+        results = [await first, await second]
+
+    assert [result.text for result in results] == ["milk", "tea"]
+    assert bus.answers == [HandoffAnswer.TAKEN, HandoffAnswer.BUSY]
+    assert message.headers["CG-Project-Id"] == fleet.project
+
+
+async def test_a_command_that_was_taken_and_lost_is_sent_when_it_is_due(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool(Effect.IDEMPOTENT)
+    fleet.bus = bus = WatchedBus(fleet.bus, loses=True)
+    await fleet.worker([note])
+    relay = await fleet.relay(store=store, clock=lambda: store.clock() + 3_600.0)
+    async with waiting_caller(fleet, queue_s=7_200.0) as sends:
+        result = await fleet.agent(store, [fleet.far(note)], relay=relay, sends=sends).call("note", {"words": "milk"})
+
+    assert result.text == "noted milk"
+    assert len(bus.published) >= 1
+
+
+async def test_where_handoffs_are_not_heard_commands_are_published_at_once_for_a_while(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    fleet.bus = bus = WatchedBus(fleet.bus)
+    relay = await fleet.relay(store=store)
+    script = [call("note", words=str(number)) for number in range(3)]
+    await fleet.sent(fleet.agent(store, [fleet.far(note)], script, relay=relay))
+
+    async def are_published() -> bool:
+        return len(bus.published) == len(script)
+
+    await fleet.until(are_published)
+    assert bus.answers[0] is HandoffAnswer.UNHEARD
+    assert HANDOFF_PAUSES_S[HandoffAnswer.UNHEARD] > HANDOFF_PAUSES_S[HandoffAnswer.BUSY] > 0
+    await fleet.worker([note])
+    async with asyncio.timeout(20):
+        while sorted(fleet.noted) != ["0", "1", "2"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def test_work_of_a_project_starts_at_once_within_its_share_and_behind_what_waits() -> None:
+    queue: FairQueue[str, int] = FairQueue(3, per_project=2)
+    for number in range(2):
+        assert queue.starts_at_once("acme")
+        queue.add("acme", number)
+        queue.take()
+    assert (queue.starts_at_once("acme"), queue.starts_at_once("beta")) == (False, True)
+    queue.add("acme", 2)
+    queue.release("acme")
+    assert (queue.starts_at_once("acme"), queue.starts_at_once("beta")) == (False, True)
+
+
+def test_no_work_starts_at_once_where_all_slots_are_taken() -> None:
+    queue: FairQueue[str, int] = FairQueue(2, per_project=1)
+    for project in ("acme", "beta"):
+        queue.add(project, 1)
+        queue.take()
+    assert not queue.starts_at_once("gamma")
+    queue.release("acme")
+    assert queue.starts_at_once("gamma")
