@@ -164,14 +164,24 @@ async def test_rows_that_the_server_did_not_add_are_not_taken_for_kept(
         await asyncio.to_thread(write)
 
 
+def written_by(*stores: PostgresStore) -> list[str]:
+    """What these stores ask from now on where they write: on the event loop, and in their threads."""
+    asked: list[str] = []
+    for store in stores:
+        thread = cast(PgConnection, store._writer._connection._connection)
+        for connection in (thread._connection, store._loop_writes._connection):
+            assert connection is not None
+            connection.add_query_logger(lambda record: asked.append(record.query))
+    return asked
+
+
 async def test_the_rows_of_a_call_take_one_way_to_the_server(postgres: PostgresServer, tmp_path: Path) -> None:
     schema, turn = new_schema(), a_turn()
     async with opened(postgres.url, tmp_path, schema) as store:
+        for _ in range(2):  # the end of the audit chain is read once, in the thread
+            await store.audit([a_row("before")])
         await store.begin(turn)
-        await store.audit([a_row("before")])  # the end of the audit chain is read once
-        server = cast(PgConnection, store._writer._connection._connection)
-        asked: list[str] = []
-        server._connection.add_query_logger(lambda record: asked.append(record.query))
+        asked = written_by(store)
         for number in range(3):
             call = a_call(f"call-{number}")
             card = await store.open(a_card(call, turn), [a_row("allowed")])
@@ -183,6 +193,58 @@ async def test_the_rows_of_a_call_take_one_way_to_the_server(postgres: PostgresS
         assert [one.result for one in await store.calls()] == [success(a_call(f"call-{n}")) for n in (2, 1, 0)]
 
 
+async def test_what_is_written_for_calls_goes_to_the_server_from_the_event_loop(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """A thread makes what needs more of the server, in the order in which it was asked for."""
+    async with opened(postgres.url, tmp_path, new_schema()) as store:
+        await store.begin(a_turn("first"))  # the thread writes that this store lives
+        for _ in range(2):
+            await store.audit([a_row("before")])
+        thread = cast(PgConnection, store._writer._connection._connection)
+        asked: list[str] = []
+        thread._connection.add_query_logger(lambda record: asked.append(record.query))
+        turn, call, other = a_turn(), a_call(), a_call("call-2")
+        await store.begin(turn)
+        card = await store.open(a_card(call, turn), [a_row("allowed")])
+        await store.open(a_card(other, turn), [])
+        held = await store.claim(card, [a_row("started")])
+        await store.close(held, success(call), [a_row("finished")])
+        assert asked == []
+        await asyncio.gather(
+            store.audit([a_row("one")]), store.detach(a_card(other, turn)), store.audit([a_row("two")])
+        )
+        assert asked != []
+        await store.audit([a_row("three")])
+
+        assert [row.event for row in await store.audit_log()][-3:] == ["one", "two", "three"]
+        assert (await store.audit_chain()).broken_at is None
+
+
+async def test_another_event_loop_writes_as_well(postgres: PostgresServer, tmp_path: Path) -> None:
+    async with opened(postgres.url, tmp_path, new_schema()) as store:
+        await store.begin(a_turn("first"))
+        there = [a_turn(f"there-{number}") for number in range(5)]
+
+        async def begin_all() -> None:
+            await asyncio.gather(*map(store.begin, there))
+
+        here = [store.begin(a_turn(f"here-{number}")) for number in range(5)]
+        await asyncio.gather(asyncio.to_thread(asyncio.run, begin_all()), *here)
+        assert len(await store.turns(limit=100)) == 11
+
+
+async def test_a_store_that_is_closed_keeps_what_was_being_written(postgres: PostgresServer, tmp_path: Path) -> None:
+    schema, turns = new_schema(), [a_turn(f"turn-{number}") for number in range(100)]
+    async with opened(postgres.url, tmp_path, schema) as store:
+        await store.begin(a_turn("first"))
+        beginning = [asyncio.ensure_future(store.begin(turn)) for turn in turns]
+        await asyncio.sleep(0)
+    assert [task.exception() for task in beginning if task.done()] == [None] * len(turns)
+    async with opened(postgres.url, tmp_path, schema) as store:
+        assert len(await store.turns(limit=200)) == 101
+
+
 async def test_calls_of_two_processes_take_few_ways_to_the_server_side_by_side(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -192,13 +254,10 @@ async def test_calls_of_two_processes_take_few_ways_to_the_server_side_by_side(
         opened(postgres.url, tmp_path / "home", schema) as runs,
         opened(postgres.url, tmp_path / "home", schema) as works,
     ):
+        for store in (runs, works, runs, works):
+            await store.audit([a_row("before")])
         await runs.begin(turn)
-        await runs.audit([a_row("before")])
-        await works.audit([a_row("before")])
-        asked: list[str] = []
-        for store in (runs, works):
-            server = cast(PgConnection, store._writer._connection._connection)
-            server._connection.add_query_logger(lambda record: asked.append(record.query))
+        asked = written_by(runs, works)
         for number in range(3):
             call = a_call(f"call-{number}")
             card = await runs.open(a_card(call, turn), [a_row("allowed")])

@@ -16,7 +16,6 @@ import math
 import select
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
-from decimal import Decimal
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar, cast
@@ -33,16 +32,14 @@ from toolwire.record.hrana import Cursor
 from toolwire.record.pg_dialect import COMMITS, LOCK, to_postgres
 from toolwire.record.pg_functions import (
     INSTEAD,
-    LINK_AUDIT,
     NUMBERS,
-    TOGETHER,
     Needs,
-    facts_json,
     learn,
     learn_left,
     looking,
     writing_name,
 )
+from toolwire.record.pg_rows import RowsToWrite, as_value, as_values, read_values
 from toolwire.record.rows import CallKey, Row
 from toolwire.record.transaction import Cache, Facts, StaleCache
 
@@ -65,10 +62,8 @@ _BY_INDEX = {"enable_seqscan": "off", "enable_hashjoin": "off"}
 _BEGIN = f"BEGIN; SELECT {LOCK}"
 _COMMIT = "SELECT nextval('commits'); COMMIT"
 _VERSION = f"SELECT {COMMITS}"
-_WRITE = f"SELECT {writing_name()}($1, $2, $3, $4)"
-_KNOWN, _LEFT = (f"SELECT * FROM {name}($1)" for name in looking())  # noqa: S608 -- our own names
-# PostgreSQL cannot keep the character 0, nor read JSON that spells it. A character for private use takes its place.
-_ESCAPES = (("\x00", "\ue000"), (r"\u0000", r"\ue000"))
+WRITE = f"SELECT {writing_name()}($1, $2, $3, $4)"
+KNOWN, _LEFT = (f"SELECT * FROM {name}($1)" for name in looking())  # noqa: S608 -- our own names
 _PAGE = 500
 LONGER = 30
 """So many times longer than a change may a question take."""
@@ -110,8 +105,8 @@ def open_connection(url: str, password: str, schema: str, patience_s: float) -> 
     )
 
 
-class _Missing(sqlite3.OperationalError):
-    """The server cannot do by itself what it was asked to."""
+class MissingChain(sqlite3.OperationalError):
+    """The server cannot link audit rows by itself: their chain was pruned."""
 
 
 class PgConnection:
@@ -122,10 +117,8 @@ class PgConnection:
         self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
         self._writes = self._reads = self._is_in_view = False
-        self._waiting: list[tuple[int, list[list[Any]], *tuple[list[list[Any]], ...]]] = []
-        self._facts = Facts()
+        self._rows = RowsToWrite()
         self._is_here = False
-        self._chains: set[tuple[str, str]] = set()
         self.digests: list[str] = []
         self._connecting = partial(open_connection, url, password, schema, patience_s)
         try:
@@ -162,7 +155,7 @@ class PgConnection:
                     self._enter_view()
                     return Cursor(self._pages(sql, parameters))
                 if self._writes and sql in NUMBERS:
-                    self._add(NUMBERS[sql], [as_values(parameters)])
+                    self._rows.add(NUMBERS[sql], [parameters])
                     return Cursor()
                 self._send()
                 return self._run(self._asked(sql, parameters), longer=1 if self._writes else LONGER)
@@ -177,23 +170,13 @@ class PgConnection:
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """The same statement with each of these rows."""
-        given = [as_values(row) for row in rows]
+        given = list(rows)
         if given and self._writes and sql in NUMBERS:
-            self._add(NUMBERS[sql], given)
+            self._rows.add(NUMBERS[sql], given)
         elif given:
             self._send()
-            self._run(self._connection.executemany(to_postgres(sql), given))
+            self._run(self._connection.executemany(to_postgres(sql), [as_values(row) for row in given]))
         return Cursor((), len(given))
-
-    def _add(self, number: int, rows: list[list[Any]]) -> None:
-        """Let rows wait, with those of the same statement where nothing comes between but what other turns write."""
-        for before in reversed(self._waiting):
-            if before[0] == number:
-                before[1].extend(rows)
-                return
-            if number not in TOGETHER or TOGETHER.get(before[0]) != TOGETHER[number]:
-                break
-        self._waiting.append((number, rows))
 
     def prepare(self, known: Cache, made: Sequence[Any]) -> Facts:
         """In a transaction that has begun: look up what these changes will ask, all at once.
@@ -201,10 +184,10 @@ class PgConnection:
         Gives where to note what else is taken for true.
         """
         known.heads.clear()  # other processes of this folder go on with the same chains
-        facts, needs = self._facts, Needs(known, made, guesses=self._is_here)
+        facts, needs = self._rows.facts, Needs(known, made, guesses=self._is_here)
         if needs.taken_over:
             keys = orjson.dumps(list(needs.taken_over)).decode()
-            rows = self._run(self._connection.fetch(_LEFT, _value(keys)))
+            rows = self._run(self._connection.fetch(_LEFT, as_value(keys)))
             learn_left(known, facts, needs.taken_over, map(read_values, rows))
             if not self._is_here:
                 facts.settled.update(needs.taken_over)
@@ -214,26 +197,16 @@ class PgConnection:
     def look_up(self, known: Cache, keys: Sequence[CallKey]) -> None:
         """Learn of calls and their turns. Under the lock, what was looked up stays true."""
         if keys:
-            rows = self._run(self._connection.fetch(_KNOWN, _value(orjson.dumps(keys).decode())))
+            rows = self._run(self._connection.fetch(KNOWN, as_value(orjson.dumps(keys).decode())))
             learn(known, keys, map(read_values, rows))
             if not self._is_here:
-                self._facts.settled.update(keys, (key[:2] for key in keys))
+                self._rows.facts.settled.update(keys, (key[:2] for key in keys))
 
     def link_audit(self, rows: Sequence[Row], writer: str) -> bool:
         """Let the server link audit rows. Not in a transaction that has begun there: under its lock they are known."""
-        chains = {(writer, row[2]) for row in rows}
-        if not (self._is_here and writer and chains <= self._chains):
-            self._chains |= chains  # one that is empty begins under the lock
-            return False
-        numbers = {chain: number for number, chain in enumerate(chains, 1)}
-        linked = []
-        for row in rows:
-            digested = orjson.dumps((*row, writer)).decode()[:-1]
-            if _value(digested) != digested:
-                return False
-            linked.append([*as_values(row), digested, numbers[writer, row[2]]])
-        self._waiting.append((LINK_AUDIT, linked, [as_values(chain) for chain in numbers]))
-        return True
+        if not self._is_here:
+            self._rows.learn_chains(rows, writer)
+        return self._is_here and self._rows.link_audit(rows, writer)
 
     def make_schema(self) -> None:
         """Make the schema that the store lives in, if there is none. Two who do it at once both succeed."""
@@ -261,7 +234,8 @@ class PgConnection:
                 self._run(self._connection.execute("ROLLBACK"))
 
     def _forget_transaction(self) -> None:
-        self._waiting, self._facts, self._is_here, self._last = [], Facts(), False, -1
+        self._rows.clear()
+        self._is_here, self._last = False, -1
 
     def _is_in_transaction(self) -> bool:
         return not self._connection.is_closed() and self._connection.is_in_transaction()
@@ -301,7 +275,7 @@ class PgConnection:
         if self._is_here:
             self._is_here = False
             self._begun_there()
-        if self._waiting or self._facts.any:
+        if self._rows.any:
             self._write(ends=False)
 
     def _committed(self) -> Cursor:
@@ -313,7 +287,7 @@ class PgConnection:
         if not self._is_in_transaction():
             raise sqlite3.OperationalError("cannot commit - no transaction is active")
         last = _COMMIT
-        if self._waiting or self._facts.any:
+        if self._rows.any:
             self._write(ends=True)
             last = "COMMIT"
         status = self._run(self._connection.execute(last))
@@ -326,9 +300,9 @@ class PgConnection:
 
     def _written_at_once(self) -> Cursor:
         """Make a transaction that has begun here, all of it. Raises StaleCache."""
-        if self._may_be_gone():
+        if may_be_gone(self._connection):
             raise self._stale()
-        if self._waiting or self._facts.any:
+        if self._rows.any:
             self._write(ends=True)
         self._forget_transaction()
         self._writes = False
@@ -336,13 +310,11 @@ class PgConnection:
 
     def _write(self, *, ends: bool) -> None:
         """Compare the facts and write the rows that wait. Raises StaleCache, and then nothing was written."""
-        waiting, self._waiting = self._waiting, []
-        texts = [orjson.dumps(part).decode() for part in (facts_json(self._facts.taken()), waiting)]
         known = self._last if self._last >= 0 else None
         try:
-            digests = self._run(self._connection.fetchval(_WRITE, known, _value(texts[0]), texts[1], ends))
-        except _Missing:  # the chain was pruned
-            self._chains.clear()
+            digests = self._run(self._connection.fetchval(WRITE, known, *self._rows.take(), ends))
+        except MissingChain:
+            self._rows.chains.clear()
             raise self._stale() from None
         if digests is None:
             raise self._stale()
@@ -353,17 +325,6 @@ class PgConnection:
         self._has_written = False
         self.roll_back()
         return StaleCache("another connection has written meanwhile")
-
-    def _may_be_gone(self) -> bool:
-        """Whether something came from the server while it was asked nothing: its end, nearly always.
-
-        A transaction that is sent in one statement cannot be sent again when the connection ends, as a BEGIN can.
-        """
-        if self._connection.is_closed():
-            return True
-        heard = select.poll()
-        heard.register(cast("Any", self._connection)._transport.get_extra_info("socket"), select.POLLIN)
-        return bool(heard.poll(0))
 
     async def _asked(self, sql: str, parameters: Sequence[Any]) -> Cursor:
         statement = await self._statement(sql)
@@ -404,6 +365,18 @@ class PgConnection:
             return self._loop.run_until_complete(_within(limit_s, work))
 
 
+def may_be_gone(connection: Connection) -> bool:
+    """Whether something came from the server while it was asked nothing: its end, nearly always.
+
+    A transaction that is sent in one statement cannot be sent again when the connection ends, as a BEGIN can.
+    """
+    if connection.is_closed():
+        return True
+    heard = select.poll()
+    heard.register(cast("Any", connection)._transport.get_extra_info("socket"), select.POLLIN)
+    return bool(heard.poll(0))
+
+
 @contextlib.contextmanager
 def sqlite_errors(address: str, limit_s: float) -> Iterator[None]:
     """Say what goes wrong with a server as sqlite3.Error or StoreUnavailable."""
@@ -414,7 +387,7 @@ def sqlite_errors(address: str, limit_s: float) -> Iterator[None]:
             f"{address} did not answer within {limit_s:g} s; another process may be writing, or it is far"
         ) from late
     except asyncpg.SerializationError as error:
-        raise _Missing(str(error)) from error
+        raise MissingChain(str(error)) from error
     except _FULL as error:
         raise _refusal(error, sqlite3.SQLITE_FULL) from error
     except asyncpg.IntegrityConstraintViolationError as error:
@@ -447,33 +420,6 @@ def _refusal(error: Exception, code: int) -> sqlite3.OperationalError:
     refusal = sqlite3.OperationalError(str(error))
     refusal.sqlite_errorcode = code
     return refusal
-
-
-def as_values(row: Sequence[Any]) -> list[Any]:
-    """SQLite takes truth for a number, and keeps any character; PostgreSQL does neither."""
-    return [_value(value) for value in row]
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, str):
-        for zero, escape in _ESCAPES:
-            if zero in value or escape in value:
-                value = value.replace(escape, escape + "1").replace(zero, escape + "0")
-        return value
-    return int(value) if isinstance(value, bool) else value
-
-
-def read_values(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(map(_read_value, row))
-
-
-def _read_value(value: Any) -> Any:
-    if isinstance(value, str):
-        for zero, escape in _ESCAPES:
-            if escape in value:
-                value = value.replace(escape + "0", zero).replace(escape + "1", escape)
-        return value
-    return int(value) if isinstance(value, Decimal) else value  # the sum of whole numbers
 
 
 def _count(status: str) -> int:

@@ -16,9 +16,10 @@ from asyncpg.prepared_stmt import PreparedStatement
 from toolwire.errors import StoreUnavailable
 from toolwire.record.faults import to_store_error
 from toolwire.record.lookup import Lookup
-from toolwire.record.pg_connection import LONGER, Connection, as_values, read_values, sqlite_errors
+from toolwire.record.pg_connection import LONGER, Connection, sqlite_errors
 from toolwire.record.pg_dialect import to_postgres
 from toolwire.record.pg_functions import INSTEAD
+from toolwire.record.pg_rows import as_values, read_values
 from toolwire.record.reader import Reader
 from toolwire.record.rows import Row
 

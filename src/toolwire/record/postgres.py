@@ -13,6 +13,7 @@ from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.liveness import LEASE_S
 from toolwire.record.pg_connection import PgConnection, address_of, open_connection
 from toolwire.record.pg_lookups import PgLookups
+from toolwire.record.pg_loop_writes import PgLoopWrites
 from toolwire.record.reader import BatchedReads
 from toolwire.record.server_store import ServerStore
 
@@ -35,6 +36,7 @@ class PostgresStore(ServerStore):
     """The store in a schema of a PostgreSQL database. Open with `await PostgresStore.on(…)`."""
 
     _lookups: PgLookups
+    _loop_writes: PgLoopWrites
 
     @classmethod
     async def on(
@@ -63,9 +65,14 @@ class PostgresStore(ServerStore):
         store._lookups = lookups = PgLookups(address, opening, store._reader, patience_s)
         store._dispatched = BatchedReads(partial(lookups.ask, dispatch_rows.of_cards), pause_s=_PAUSE_S)
         store._calls = BatchedReads(partial(lookups.ask, reads.calls_by_id), pause_s=_PAUSE_S)
+        writer, added = store._writer, store._warm.add
+        store._loop_writes = PgLoopWrites(address, opening, added, store._owners, writer.name, patience_s)
+        writer.write_on_loop(store._loop_writes)
         return store
 
     async def close_store(self) -> None:
+        await self._writer.leave_loop()
+        self._loop_writes.close()
         await super().close_store()
         self._lookups.close()
 

@@ -534,7 +534,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         return await self._reader.read(reads.formats, project)
 
     def watch_commits(self, tell: Callable[[int, float], None]) -> None:
-        """Tell of each commit from now on how many changes it held and how many seconds it took, in a thread."""
+        """Tell of each commit from now on how many changes it held and how many seconds it took, in any thread."""
         self._writer.watch_commits(tell)
 
     async def workload(self, at: float, *, project: str = "default") -> Workload:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from toolwire.errors import StoreError, StoreUnavailable
@@ -38,6 +38,18 @@ LONG_LOG_PAGES = 1500
 """About so many pages of SQLite's log are copied at once; at 2,000 a commit would do it."""
 PAGES_OF_COMMIT, PAGES_OF_CHANGE = 8, 1
 COPY_LOG = "PRAGMA wal_checkpoint(PASSIVE)"
+
+
+class NotOnLoop(Exception):
+    """A transaction cannot be made on the event loop. Nothing of it was written."""
+
+
+class LoopWrites(Protocol):
+    """Makes transactions on one event loop, where that is quicker than in the thread."""
+
+    async def write(self, changes: Sequence[Change]) -> list[Any]:
+        """What comes of each change. Raises NotOnLoop."""
+        ...
 
 
 class Writer:
@@ -64,8 +76,13 @@ class Writer:
         self._turnstile: WriteQueue
         """That of `_loop`, once there is one."""
         self._path = path
+        self.name = name
         self._connection = Connection(connect, audited, liveness, name)
         self._commit = self._connection.write
+        self._tell: Callable[[int, float], None] | None = None
+        self._on_loop: LoopWrites | None = None
+        self._of_loop: asyncio.AbstractEventLoop | None = None
+        self._making: asyncio.Task[None] | None = None
         self._again = Connection(connect, audited, liveness, name)
         self._retries = Retries(self._write_again)
         self._stands_still_at = 0.0 if near else math.inf
@@ -98,7 +115,7 @@ class Writer:
         return await self._hand_over(change, loop, (whose,))
 
     def watch_commits(self, tell: Callable[[int, float], None]) -> None:
-        """Tell of each commit from now on how many changes it held and how many seconds it took, in the thread."""
+        """Tell of each commit from now on how many changes it held and how many seconds it took, in any thread."""
         write = self._connection.write
 
         def timed(changes: Sequence[Change]) -> list[Any]:
@@ -107,7 +124,17 @@ class Writer:
             tell(len(changes), perf_counter() - began)
             return outcomes
 
-        self._commit = timed
+        self._commit, self._tell = timed, tell
+
+    def write_on_loop(self, writes: LoopWrites) -> None:
+        """Make what the first event loop that writes asks for there, while nothing else is being written."""
+        self._on_loop = writes
+
+    async def leave_loop(self) -> None:
+        """Make nothing on the event loop from now on, and wait until all is made that was begun there."""
+        self._on_loop = None
+        if (making := self._making) is not None and self._of_loop is asyncio.get_running_loop():
+            await asyncio.wait((making,))
 
     def retry_later(self, change: Change) -> None:
         """Make a change later that could not be made now, as soon as the store can be written."""
@@ -170,6 +197,8 @@ class Writer:
 
     def _is_quiet(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether no one else is about to write, and the loop may stand still: it did not do so for long just now."""
+        if self._on_loop is not None or self._making is not None:
+            return False
         return self._idle and self._stood_still_s < STANDSTILL_S / 2 and not getattr(loop, "_ready", True)
 
     def close(self) -> None:
@@ -188,12 +217,48 @@ class Writer:
     def _pass_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """Called once everyone who is ready has spoken."""
         with self._lock:
+            if self._making is not None and loop is self._of_loop:  # then this comes again
+                return
             group = self._pending.pop(loop, None)
             if group is None:  # the store was closed meanwhile
                 return
             self._stood_still_s = 0.0
-            self._send(group)
-        self._stand_still(group)
+            is_here = self._may_write_on(loop)
+            if not is_here:
+                self._send(group)
+        if is_here:
+            self._making = loop.create_task(self._write_here(group), name="toolwire-write")
+        else:
+            self._stand_still(group)
+
+    def _may_write_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether a group may be made on its loop, in the order in which groups come."""
+        if self._on_loop is None or not self._idle:
+            return False
+        self._of_loop = self._of_loop or loop
+        return loop is self._of_loop
+
+    async def _write_here(self, group: ChangeGroup) -> None:
+        """Make a group on its loop, or hand it to the thread before all that comes later."""
+        began = perf_counter()
+        try:
+            if self._on_loop is None:
+                raise NotOnLoop
+            group.outcomes = await self._on_loop.write(group.changes)
+        except NotOnLoop:
+            with self._lock:
+                self._send(group)
+        except Exception as error:  # those who wait must hear of it
+            group.outcomes = [to_store_error(error, self._path) for _ in group.changes]
+            group.wake()
+        else:
+            if self._tell is not None:
+                self._tell(len(group.changes), perf_counter() - began)
+            group.wake()
+        finally:
+            self._making = None
+            if group.loop in self._pending:
+                self._pass_on(group.loop)
 
     def _send(self, group: ChangeGroup) -> None:
         """Hand a group to the thread. Under the lock."""
