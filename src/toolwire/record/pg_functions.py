@@ -54,6 +54,8 @@ Types = Callable[[str], Sequence[str]]
 
 _BY_INDEX = "SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off"
 """A plan is kept for as long as a connection lives, and small tables grow."""
+_PLANNED_ONCE = "SET plan_cache_mode = force_generic_plan"
+"""Rows are found by their ids, whichever they are."""
 # Rows are found one by one by their ids, whatever the tables looked like when the plan was made: a LIMIT keeps the
 # planner from joining whole tables, and `|| ''` from indexes that hold all rows of a project, or of a kind.
 _FOUND = """
@@ -102,31 +104,39 @@ _OTHER_LEFT = """
             )
     )
 """
-# The ends of the chains are looked up once, and all rows are added at once: the lock of all writers is held meanwhile.
+_ADD_LINKED = (
+    from_json(ADD_AUDIT, "given")
+    .replace("(each.value ->> 13)::text", "linked[each.ordinality]")
+    .replace("(SELECT coalesce(max(seq), 0) FROM audit)", "own")
+)
+# The lock of all writers is held meanwhile. So the ends of the chains are looked up once, all rows are added at once,
+# and loops count: one over the rows of a query takes as long as a statement that adds a row.
 _LINKED = f"""
-    SELECT array_agg(h.number ORDER BY k.place), array_agg(h.digest ORDER BY k.place) INTO numbers, heads
-    FROM jsonb_array_elements(op -> 2) WITH ORDINALITY AS k(v, place)
-    LEFT JOIN LATERAL (
-        SELECT w.number, a.digest FROM audit_writers w JOIN audit a ON a.seq = w.seq
-        WHERE w.writer = k.v ->> 0 AND w.project = k.v ->> 1 ORDER BY w.seq DESC LIMIT 1
-    ) h ON true;
-    IF array_position(heads, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'the chain has no row yet' USING ERRCODE = 'serialization_failure';
-    END IF;
-    linked := '{{}}'; places := '{{}}';
-    FOR one IN SELECT value ->> 13 AS digested, (value ->> 14)::int AS chain FROM jsonb_array_elements(op -> 1) LOOP
-        numbers[one.chain] := numbers[one.chain] + 1;
-        heads[one.chain] := encode(sha256(convert_to(
-            heads[one.chain] || E'\\n' || one.digested || ',' || numbers[one.chain] || ']', 'UTF8')), 'hex');
-        places := places || numbers[one.chain];
-        linked := linked || heads[one.chain];
+    numbers := '{{}}'; heads := '{{}}'; linked := '{{}}'; places := '{{}}';
+    FOR n IN 0 .. jsonb_array_length(op -> 2) - 1 LOOP
+        SELECT w.number, a.digest INTO own, head FROM audit_writers w JOIN audit a ON a.seq = w.seq
+        WHERE w.writer = op -> 2 -> n ->> 0 AND w.project = op -> 2 -> n ->> 1 ORDER BY w.seq DESC LIMIT 1;
+        IF head IS NULL THEN
+            RAISE EXCEPTION 'the chain has no row yet' USING ERRCODE = 'serialization_failure';
+        END IF;
+        numbers := numbers || own;
+        heads := heads || head;
+    END LOOP;
+    FOR n IN 0 .. jsonb_array_length(given) - 1 LOOP
+        one := given -> n;
+        chain := (one ->> 14)::int;
+        numbers[chain] := numbers[chain] + 1;
+        heads[chain] := encode(sha256(convert_to(
+            heads[chain] || E'\\n' || (one ->> 13) || ',' || numbers[chain] || ']', 'UTF8')), 'hex');
+        places := places || numbers[chain];
+        linked := linked || heads[chain];
     END LOOP;
     own := (SELECT coalesce(max(seq), 0) FROM audit);
-    {from_json(ADD_AUDIT, "(op -> 1)").replace("(each.value ->> 13)::text", "linked[each.ordinality]")};
+    {_ADD_LINKED};
     INSERT INTO audit_writers (seq, writer, number, project)
     SELECT own + each.ordinality, op -> 2 -> ((each.value ->> 14)::int - 1) ->> 0, places[each.ordinality],
         each.value ->> 2
-    FROM jsonb_array_elements(op -> 1) WITH ORDINALITY AS each(value, ordinality);
+    FROM jsonb_array_elements(given) WITH ORDINALITY AS each(value, ordinality);
     digests := digests || linked;
 """  # noqa: S608 -- our own words
 
@@ -134,7 +144,7 @@ _LINKED = f"""
 @cache
 def writing_name() -> str:
     """The name of the function that writes; see `writing`."""
-    return f"write_calls_{_digest(*_ALL, _OTHER_TURN, _OTHER_CALL, _OTHER_LEFT, _LINKED, 'b')}"
+    return f"write_calls_{_digest(*_ALL, _OTHER_TURN, _OTHER_CALL, _OTHER_LEFT, _LINKED, 'd')}"
 
 
 def writing(types: Types) -> str:
@@ -144,25 +154,28 @@ def writing(types: Types) -> str:
     whether the transaction ends with it. It gives the digests of the audit rows that it linked, and nothing at all
     where it wrote nothing because a fact is wrong.
     """
-    each = [f"WHEN {NUMBERS[sql]} THEN {from_json(sql, '(op -> 1)')};" for sql in EACH_CALL]
+    each = [f"WHEN {NUMBERS[sql]} THEN {from_json(sql, 'given')};" for sql in EACH_CALL]
     for sql in EACH_TURN:
-        made = row_from_json(sql, "one.v", types(sql))
-        loop = f"FOR one IN SELECT value AS v FROM jsonb_array_elements(op -> 1) LOOP {made}; END LOOP;"  # noqa: S608
+        made = row_from_json(sql, "one", types(sql))
+        loop = f"FOR n IN 0 .. jsonb_array_length(given) - 1 LOOP one := given -> n; {made}; END LOOP;"
         each.append(f"WHEN {NUMBERS[sql]} THEN {loop}")
+    facts = (("turns", _OTHER_TURN), ("calls", _OTHER_CALL), ("left", _OTHER_LEFT))
+    compare = "PERFORM * FROM ({}) AS other; IF FOUND THEN RETURN NULL; END IF;"
+    compared = "\n".join(f"IF facts -> '{name}' <> '[]' THEN {compare.format(sql)} END IF;" for name, sql in facts)
     whens = "\n".join((*each, f"WHEN {LINK_AUDIT} THEN {_LINKED}"))
     return f"""
         CREATE OR REPLACE FUNCTION {writing_name()}(known bigint, facts jsonb, ops jsonb, ends boolean) RETURNS text[]
-        LANGUAGE plpgsql {_BY_INDEX} AS $$
+        LANGUAGE plpgsql {_BY_INDEX} {_PLANNED_ONCE} AS $$
         #variable_conflict use_column
-        DECLARE op jsonb; one record; own bigint; numbers bigint[]; places bigint[]; heads text[]; linked text[];
-            digests text[] := '{{}}';
+        DECLARE op jsonb; given jsonb; one jsonb; own bigint; chain int; head text; numbers bigint[];
+            places bigint[]; heads text[]; linked text[]; digests text[] := '{{}}';
         BEGIN
             PERFORM {LOCK};
             IF known IS NOT NULL AND {COMMITS} <> known THEN RETURN NULL; END IF;
-            PERFORM * FROM ({_OTHER_TURN}) AS other; IF FOUND THEN RETURN NULL; END IF;
-            PERFORM * FROM ({_OTHER_CALL}) AS other; IF FOUND THEN RETURN NULL; END IF;
-            PERFORM * FROM ({_OTHER_LEFT}) AS other; IF FOUND THEN RETURN NULL; END IF;
-            FOR op IN SELECT value FROM jsonb_array_elements(ops) LOOP
+            {compared}
+            FOR place IN 0 .. jsonb_array_length(ops) - 1 LOOP
+                op := ops -> place;
+                given := op -> 1;
                 CASE (op ->> 0)::int
                 {whens}
                 END CASE;
@@ -170,7 +183,7 @@ def writing(types: Types) -> str:
             IF ends THEN PERFORM nextval('commits'); END IF;
             RETURN digests;
         END $$
-    """  # noqa: S608
+    """
 
 
 _CARD = " ".join(CARD_COLUMNS.split()).removeprefix("SELECT ")
