@@ -39,7 +39,7 @@ from toolwire.record.rows import (
     waits_json,
 )  # fmt: skip
 from toolwire.record.tally import day_of, loop_metrics, spending
-from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_COLUMNS, Transaction, TurnRow
+from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, Transaction, TurnRow
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.stored import read_approval, write_approval, write_ending
 from toolwire.wire.formats.tally import FormatTally, read_tally, write_tally
@@ -100,20 +100,6 @@ _NOT_STARTED = """
     ON CONFLICT (turn_id, project, call_id) DO UPDATE SET starts = excluded.starts, owner = NULL, until = NULL,
         epoch = NULL, token = NULL
 """
-ADD_LOOP = f"""
-    INSERT INTO loop_metrics (project, {", ".join(LOOP_COLUMNS)}) VALUES (?, {", ".join("?" * len(LOOP_COLUMNS))})
-    ON CONFLICT (project) DO UPDATE SET {
-    ", ".join(
-        f"{name} = loop_metrics.{name} + excluded.{name}"
-        for name in LOOP_COLUMNS
-        if name not in ("max_concurrency", "cost_usd")
-    )
-},
-        max_concurrency = max(loop_metrics.max_concurrency, excluded.max_concurrency),
-        cost_usd = CASE WHEN excluded.cost_usd IS NULL THEN loop_metrics.cost_usd
-                        ELSE coalesce(loop_metrics.cost_usd, 0.0) + excluded.cost_usd END
-"""  # noqa: S608 -- our own names
-
 SPEND = """
     INSERT INTO spending (project, agent, day, calls, tokens, cost_usd, wall_s)
     VALUES (?1, ?2, ?3, (SELECT calls FROM turns WHERE project = ?1 AND id = ?4), ?5, ?6, ?7)
@@ -375,8 +361,7 @@ def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float
     tx.connection.execute(CHARGED, key)
     tx.set_turn(key, TurnRow(turn.epoch, ledger.ENDED, None))
     whose, turn_id = key
-    metrics = loop_metrics(LoopMetrics(), stats, ending.reason)
-    tx.connection.execute(ADD_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__struct_fields__)))
+    tx.loops[whose] = loop_metrics(tx.loops.get(whose, LoopMetrics()), stats, ending.reason)
     for tally in stats.formats:
         _count_format(tx, turn.project, tally)
     used = spending(Spending(), stats, 0)

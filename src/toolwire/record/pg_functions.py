@@ -19,6 +19,7 @@ from toolwire.record.pg_dialect import COMMITS, LOCK, from_json, row_from_json
 from toolwire.record.rows import CallKey, Row, TurnKey, call_key, columns, read_card, turn_key
 from toolwire.record.transaction import (
     ADD_AUDIT,
+    ADD_LOOP,
     CARD_COLUMNS,
     EACH_CALL,
     Cache,
@@ -28,7 +29,7 @@ from toolwire.record.transaction import (
 
 EACH_TURN = (
     changes.BEGIN_TURN, changes.TAKE_OVER, changes.TOUCH, changes.RELEASE_TURN, changes.END_TURN, changes.CHARGED,
-    changes.ADD_LOOP, changes.SPEND, dispatch_rows.KEEP, dispatch_rows.DROP, dispatch_rows.LATER, *record_rows.WRITES,
+    ADD_LOOP, changes.SPEND, dispatch_rows.KEEP, dispatch_rows.DROP, dispatch_rows.LATER, *record_rows.WRITES,
     *record_index.WRITES,
 )  # fmt: skip
 """Statements of turns and records whose outcome is not looked at; each is made for one row after the other."""
@@ -37,7 +38,7 @@ _ALL: Final = (*EACH_CALL, *EACH_TURN)
 NUMBERS: Final = {sql: number for number, sql in enumerate(_ALL)}
 _OF_A_TURN: Final = (
     (changes.BEGIN_TURN, dispatch_rows.KEEP),
-    (changes.END_TURN, changes.CHARGED, changes.ADD_LOOP, changes.SPEND),
+    (changes.END_TURN, changes.CHARGED, ADD_LOOP, changes.SPEND),
 )
 TOGETHER: Final = {NUMBERS[sql]: place for place, some in enumerate(_OF_A_TURN) for sql in some}
 """What turns write for themselves when they begin, and when they end. Of several that do, the first of the statements

@@ -14,6 +14,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.record.audit_heads import newest_head
 from toolwire.record.chain import link_own
+from toolwire.record.contract import LoopMetrics
 from toolwire.record.liveness import Alive
 from toolwire.record.rows import CallKey, Row, TurnKey, call_key, column, read_card
 from toolwire.record.tally import ToolTally
@@ -54,6 +55,19 @@ LOOP_COLUMNS = (
     "recovered", "input_tokens", "output_tokens", "cost_usd",
 )  # fmt: skip
 LOOP_SUMS = f"SELECT {', '.join(LOOP_COLUMNS)} FROM loop_metrics WHERE project = ?"  # noqa: S608 -- our own names
+ADD_LOOP = f"""
+    INSERT INTO loop_metrics (project, {", ".join(LOOP_COLUMNS)}) VALUES (?, {", ".join("?" * len(LOOP_COLUMNS))})
+    ON CONFLICT (project) DO UPDATE SET {
+    ", ".join(
+        f"{name} = loop_metrics.{name} + excluded.{name}"
+        for name in LOOP_COLUMNS
+        if name not in ("max_concurrency", "cost_usd")
+    )
+},
+        max_concurrency = max(loop_metrics.max_concurrency, excluded.max_concurrency),
+        cost_usd = CASE WHEN excluded.cost_usd IS NULL THEN loop_metrics.cost_usd
+                        ELSE coalesce(loop_metrics.cost_usd, 0.0) + excluded.cost_usd END
+"""  # noqa: S608 -- our own names
 ADD_RECORD = """
     INSERT INTO records (id, project, schema_name, title, context, created_by, created_at, turn_id, call_id)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -219,6 +233,7 @@ class Transaction(Struct):
     audit: list[Row] = field(default_factory=list)
     audited: list[Row] = field(default_factory=list)
     tallies: dict[tuple[str, str], ToolTally] = field(default_factory=dict)
+    loops: dict[str, LoopMetrics] = field(default_factory=dict)
     charges: dict[TurnKey, int] = field(default_factory=dict)
     claims: dict[CallKey, Row] = field(default_factory=dict)
     writer: str = ""
@@ -341,6 +356,13 @@ class Transaction(Struct):
         if self.tallies:
             add_rows(self.connection, ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
             self.tallies.clear()
+        if self.loops:
+            rows = [
+                (whose, *(getattr(sums, name) for name in LoopMetrics.__struct_fields__))
+                for whose, sums in self.loops.items()
+            ]
+            add_rows(self.connection, ADD_LOOP, rows)
+            self.loops.clear()
 
     def _add_audit(self) -> list[Row]:
         """Add the audit rows, each with its digest: this transaction alone writes, so the newest rows are known."""
