@@ -24,6 +24,7 @@ from toolwire.hub.resuming import require_same_tools
 from toolwire.hub.runtime import Runtime
 from toolwire.hub.services import APPROVAL_S, QUESTIONS, Approve, OpenConfig, Tell
 from toolwire.lazy import lazy_module
+from toolwire.lazy_attributes import lazy_attribute
 from toolwire.loop.compaction import (
     QUESTION,
     messages_to_send,
@@ -144,10 +145,9 @@ class Agent:
         _require_text("Agent(name=…)", name)
         _require_text("Agent(project=…)", project)
         self.store = of_project(_required_store(store), project)
-        self.runtime = Runtime(
-            self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
-            approval_s=approval_s, questions=questions, secrets=secrets, events=events,
-            open_config=open_config,
+        self._make_runtime = partial(
+            Runtime, executor=executor, approve=approve, suspends=suspends, tell=tell, approval_s=approval_s,
+            questions=questions, secrets=secrets, events=events, open_config=open_config,
         )  # fmt: skip
         self._lends = False  # until the tools are made; see `_take_up_tools`
         self.system = system
@@ -164,6 +164,11 @@ class Agent:
         self._max_tokens = max_tokens
         self._temperature = temperature
         self.spec = spec
+
+    @lazy_attribute
+    def runtime(self) -> Runtime:
+        """What takes its calls through their journey; made with its first turn."""
+        return self._make_runtime(self.toolbox, self.store)
 
     @property
     def project(self) -> str:

@@ -54,9 +54,6 @@ WAY_IN = {
     "models/local.py": "the embedded model; its engine is opened with the first question",
     "define/toolbox.py": "`Toolbox`: tools are made when they are first used",
     "assemble/tools.py": "the tools of the project",
-    "execute/inprocess.py": "what runs calls in this process",
-    "hub/services.py": "what the parts of the hub share",
-    "hub/event_hub.py": "who is told of events",
 }
 """Every file with a function that runs, and what happens there. A new one is a step more for each reader."""
 

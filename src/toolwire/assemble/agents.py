@@ -29,7 +29,6 @@ from toolwire.assemble.tools import built_in_names, tool_dependencies, toolbox_o
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
 from toolwire.execute.contract import Executor
-from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.hub.event_hub import EventHub, Telemetry
 from toolwire.hub.resuming import require_still_granted
 from toolwire.hub.services import Tell
@@ -134,8 +133,10 @@ async def open_agent(
             spec=kept_spec(spec, tuple(toolbox.names)),
             result_schema=json.loads(spec.result_schema) if spec.result_schema else None,
         )
-        closing.push_async_callback(agent.runtime.close)
-        yield agent
+        try:
+            yield agent
+        finally:
+            await agent.runtime.close()
 
 
 def _know_tools(telemetry: "ProcessTelemetry | None", toolbox: Toolbox) -> None:
@@ -288,11 +289,11 @@ class AgentFactory:
         self._leaves_turns = leaves_turns
         self._records: RecordService | None = None
 
-    def executor(self) -> Executor:
-        """What runs the calls of one agent."""
+    def executor(self) -> Executor | None:
+        """What runs the calls of one agent; None where that is this process alone."""
         on_devices = None if self.on_devices is None else self.on_devices.executor(leaves_turns=self._leaves_turns)
         if not self.project.settings.services and self._over_bus is None and on_devices is None:
-            return InProcessExecutor()
+            return None
         return services.router_of(self.project, self._over_bus, on_devices)
 
     def make_tools(self, only: str) -> Toolbox:

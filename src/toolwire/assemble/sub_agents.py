@@ -13,6 +13,7 @@ from toolwire.assemble.specs import kept_spec, model_of, model_spec
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import ToolFailure
 from toolwire.execute.contract import Executor
+from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.agents import ModelSpec
 from toolwire.protocol.chat import ChatModel
@@ -72,7 +73,7 @@ class SubAgentTeam:
 
     def _agent(self, spec: ModelSpec, grant: Grant, toolbox: Toolbox | None = None) -> Agent:
         tools = toolbox or self._made.toolbox
-        self._executor = self._executor or self._made.executor()
+        self._executor = self._executor or self._made.executor() or InProcessExecutor()  # closed with the team
         return self._made.agent(
             self._model(spec),
             tools,
