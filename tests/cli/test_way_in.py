@@ -42,7 +42,6 @@ WAY_IN = {
     "record/writer.py": "the thread that writes",
     "record/reader.py": "the thread that reads",
     "record/approval_clock.py": "how long approvals have been pending",
-    "assemble/telemetry.py": "whether this process makes spans and metrics",
     "record/projects.py": "what one project sees of the store",
     # The agent.
     "cli/views/prompts.py": "the person who approves calls",

@@ -24,7 +24,6 @@ from toolwire.assemble.interaction import Interaction, Unattended
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.resumed_specs import project_again, resumed_spec
 from toolwire.assemble.specs import grant_of, kept_spec, learns_formats, model_of, require_needed, spec_of
-from toolwire.assemble.telemetry import telemetry_of
 from toolwire.assemble.tools import built_in_names, tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
@@ -43,6 +42,7 @@ from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
     from toolwire.assemble import background_turns, bus_link, records, registry, services, sub_agents, webhook
+    from toolwire.assemble import telemetry as process_telemetry
     from toolwire.assemble.bus_link import BusLink
     from toolwire.assemble.device_link import DeviceLink
     from toolwire.breadcrumbs import specialists as specialist_agents
@@ -66,6 +66,7 @@ else:
     registry = lazy_module("toolwire.assemble.registry")
     services = lazy_module("toolwire.assemble.services")
     sub_agents = lazy_module("toolwire.assemble.sub_agents")
+    process_telemetry = lazy_module("toolwire.assemble.telemetry")
     dispatcher = lazy_module("toolwire.fleet.dispatcher")
 
 _OF_OTHERS = frozenset(
@@ -104,7 +105,7 @@ async def open_agent(
         grant = _grant(project, spec, resumes=resumes is not None)
         model = await _model(project, store, spec.model, record, closing)
         tell = await _notifier(project, closing)
-        telemetry = telemetry_of(project)
+        telemetry = _telemetry(project)
         over_bus = _dispatcher(project, store, link, closing) if project.uses_bus() else None
         held = await closing.enter_async_context(AsyncExitStack())  # what tools open; closed after the agent
         made = AgentFactory(
@@ -137,6 +138,11 @@ async def open_agent(
             yield agent
         finally:
             await agent.runtime.close()
+
+
+def _telemetry(project: ProjectFolder) -> "ProcessTelemetry | None":
+    """What this process tells about its turns. It is looked up where anything asks for it: few projects do."""
+    return process_telemetry.telemetry_of(project) if project.has_telemetry else None
 
 
 def _know_tools(telemetry: "ProcessTelemetry | None", toolbox: Toolbox) -> None:

@@ -15,13 +15,18 @@ from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Tool
 from toolwire.record.projects import DEFAULT
 from toolwire.settings import Layer, Settings, Untrusted, load, state_folder, trust, user_folder
+from toolwire.settings.schema import TelemetrySettings
 from toolwire.toolbox.registry import reads_skills
 
 if TYPE_CHECKING:
     from toolwire.assemble import skills as project_skills
     from toolwire.edge.orchestrator.presence import Device
+    from toolwire.telemetry.metrics import Metrics
 else:
     project_skills = lazy_module("toolwire.assemble.skills")
+
+process_metrics: "list[Metrics]" = []
+"""The one that counts what happens in this process, once there is one; see `assemble.telemetry`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,12 @@ class ProjectFolder:
         if missing := self.missing_bus:
             raise SettingsError(missing)
         return self.has_bus
+
+    @property
+    def has_telemetry(self) -> bool:
+        """Whether this process counts, or settings or OpenTelemetry's own variables say anything of traces."""
+        says = any(name.startswith("OTEL_") for name in self.environ)
+        return says or bool(process_metrics) or self.settings.telemetry != TelemetrySettings()
 
     @property
     def has_skills(self) -> bool:

@@ -5,9 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolwire.assemble.project import ProjectFolder, secret_in
+from toolwire.assemble.project import ProjectFolder, process_metrics, secret_in
 from toolwire.assemble.state_ownership import require_own
-from toolwire.assemble.telemetry import with_timing
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.record.projects import ProjectStore, of_project
@@ -17,11 +16,13 @@ from toolwire.settings.schema import RetentionSettings
 
 if TYPE_CHECKING:
     from toolwire.record import libsql, memory, postgres, upkeep
+    from toolwire.telemetry import store_metrics
 else:
     memory = lazy_module("toolwire.record.memory")
     libsql = lazy_module("toolwire.record.libsql")
     postgres = lazy_module("toolwire.record.postgres")
     upkeep = lazy_module("toolwire.record.upkeep")
+    store_metrics = lazy_module("toolwire.telemetry.store_metrics")
 
 
 @asynccontextmanager
@@ -37,7 +38,9 @@ async def store_of(
     if not project.settings.store.lasts:
         yield of_project(memory.MemoryStore(), project.name)
         return
-    store = with_timing(await _open_store(project))
+    store = await _open_store(project)
+    for counted in process_metrics:
+        store_metrics.measure_store(store, counted)
     try:
         async with _pruned(project) if prunes and not only_reads else nullcontext():
             yield of_project(store, project.name)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import toolwire
-from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.project import ProjectFolder, process_metrics
 from toolwire.errors import SettingsError
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
@@ -20,7 +20,6 @@ from toolwire.lazy import lazy_module
 from toolwire.protocol.events import TurnEnded
 from toolwire.protocol.tools import Tool
 from toolwire.record.contract import KeptTurn, Store
-from toolwire.record.sqlite import SqliteStore
 from toolwire.settings.schema import TelemetrySettings
 
 if TYPE_CHECKING:
@@ -43,14 +42,13 @@ OFF = "off"
 _NEEDS = ("opentelemetry", "google", "requests")
 _log = logging.getLogger(__name__)
 _opened: dict[tuple[object, ...], "TurnTracer"] = {}
-_metrics: list["Metrics"] = []
 _STOP_S = 2.0
 
 
 def telemetry_of(project: ProjectFolder) -> "ProcessTelemetry | None":
     """What this process tells about its turns; None where that is nothing. Raises SettingsError."""
     tracer = tracer_of(project)
-    return None if tracer is None and not _metrics else process.ProcessTelemetry(tracer, opened_metrics())
+    return None if tracer is None and not process_metrics else process.ProcessTelemetry(tracer, opened_metrics())
 
 
 def tell_end(kept: KeptTurn, events: EventHub) -> None:
@@ -62,20 +60,20 @@ def tell_end(kept: KeptTurn, events: EventHub) -> None:
 
 def opened_metrics() -> "Metrics | None":
     """The metrics of this process, if it gives any."""
-    return _metrics[0] if _metrics else None
+    return process_metrics[0] if process_metrics else None
 
 
 def open_metrics(project: ProjectFolder) -> "Metrics":
     """Count what happens in this process from now on. Raises SettingsError."""
-    if not _metrics:
+    if not process_metrics:
         try:
             metrics.leave_out_created()
-            _metrics.append(metrics.Metrics(project.settings.telemetry.metrics_projects))
+            process_metrics.append(metrics.Metrics(project.settings.telemetry.metrics_projects))
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] != "prometheus_client":
                 raise
             raise SettingsError(f"metrics need an extra: pip install 'toolwire[telemetry]' ({missing})") from None
-    return _metrics[0]
+    return process_metrics[0]
 
 
 def start_metrics(project: ProjectFolder) -> None:
@@ -108,13 +106,6 @@ def serving_metrics(project: ProjectFolder, store: Store | None = None, bus: "Bu
         server.shutdown()
         server.server_close()
         thread.join(_STOP_S)
-
-
-def with_timing(store: SqliteStore) -> SqliteStore:
-    """A store whose changes are timed, where this process gives metrics by now."""
-    if _metrics:
-        store_metrics.measure_store(store, _metrics[0])
-    return store
 
 
 def tracer_of(project: ProjectFolder) -> "TurnTracer | None":
