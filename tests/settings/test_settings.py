@@ -418,6 +418,20 @@ def test_a_flag_wins_over_what_is_set_for_an_agent(project: Path, tmp_path: Path
     assert (granted.tier, granted.autonomy) == (Tier.RUN, Autonomy.FULL)
 
 
+@pytest.mark.parametrize("key", ["grant.permissions", "grant.confirmed", "agents.reader.permissions"])
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_among_permissions_or_tools_is_told_when_settings_are_loaded(
+    project: Path, tmp_path: Path, key: str, name: str
+) -> None:
+    section, _, last = key.rpartition(".")
+    file = write(tmp_path / "user", f'[{section}]\n{last} = ["file_read", "{name}"]')
+
+    with pytest.raises(SettingsError, match=rf"^{key} .* has an empty name; leave it out") as raised:
+        load(project, {}, user_dir=tmp_path / "user")
+
+    assert str(file) in str(raised.value)
+
+
 @pytest.mark.parametrize(
     "rule", ["*", "*.com", "exa mple.org", "http://[::1", "example.org:99999", "GET,FETCH example.org", ""]
 )

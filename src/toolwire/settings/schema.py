@@ -167,6 +167,12 @@ def _variable(name: str | None) -> str | None:
     return name
 
 
+def _name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("has an empty name; leave it out")
+    return text
+
+
 def _rule(text: str) -> str:
     Rule.parse(text)
     return text
@@ -270,6 +276,7 @@ def _none_in_words(value: Any) -> Any:
 
 
 Words = tuple[str, ...]
+Names = tuple[Annotated[str, AfterValidator(_name)], ...]
 Unlimited = BeforeValidator(_none_in_words)
 StreamName = Annotated[str, AfterValidator(_stream_name)]
 
@@ -452,12 +459,12 @@ class WorkspaceSettings(Section):
 
 class GrantSettings(Section):
     tier: Literal["crawl", "walk", "run"] = Field(default="walk", description="The highest tier that may be used.")
-    permissions: Words = Field(default=("file_read",), description="Permissions that tools may use.")
+    permissions: Names = Field(default=("file_read",), description="Permissions that tools may use.")
     roots: Words = Field(default=(".",), description="Folders that file tools may reach.")
     network: tuple[Annotated[str, AfterValidator(_host_rule)], ...] = Field(
         default=(), description="Hosts that tools may talk to."
     )
-    confirmed: Words = Field(default=(), description='Tools that need no approval beyond the grant; "*" is all.')
+    confirmed: Names = Field(default=(), description='Tools that need no approval beyond the grant; "*" is all.')
     autonomy: Literal["readonly", "supervised", "full"] = Field(
         default="supervised", description="What is done without asking: only looking, harmless things, or everything."
     )
@@ -476,7 +483,7 @@ class AgentSettings(Section):
     """What one agent is granted in place of what `[grant]` says; as a sub-agent never more than its parent."""
 
     tier: Literal["crawl", "walk", "run"] | None = Field(default=None, description="In place of grant.tier.")
-    permissions: tuple[str, ...] | None = Field(default=None, description="In place of grant.permissions.")
+    permissions: Names | None = Field(default=None, description="In place of grant.permissions.")
     autonomy: Literal["readonly", "supervised", "full"] | None = Field(
         default=None, description="In place of grant.autonomy."
     )
