@@ -47,7 +47,6 @@ WAY_IN = {
     "cli/views/prompts.py": "the person who approves calls",
     "assemble/specs.py": "`AgentSpec`, and the grant and the model of it",
     "toolbox/registry.py": "the table of built-in tools",
-    "protocol/tools.py": "`Grant`",
     "assemble/agents.py": "`open_agent`: the spec becomes an agent",
     "models/opening.py": "a name becomes a model",
     "models/local.py": "the embedded model; its engine is opened with the first question",

@@ -966,7 +966,8 @@ class Settings(Section):
         With a remote workspace the one root is its folder. Raises SettingsError where other roots are set as well.
         """
         remote = self.remote()
-        return Grant(
+        return replace(  # its values are right: they were checked as settings
+            Grant(),
             tier=Tier[self.grants.tier.upper()],
             permissions=frozenset(self.grants.permissions),
             roots=(remote.path,) if remote else tuple(str(cwd / root) for root in self.grants.roots),
