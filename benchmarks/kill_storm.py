@@ -132,6 +132,7 @@ async def judged(storm: Storm) -> Findings:
         os.utime(path, (0, 0))  # what was left is swept with the first body that is kept an hour later
     async with await SqliteStore.at(folder / "home") as store:
         await store.keep(b"after the storm")
+        await store.audit([])  # who writes removes what owners left that died
         turns = await store.turns(limit=10_000_000)
         cards = await store.calls(limit=10_000_000)
         metrics, loop = await store.metrics()

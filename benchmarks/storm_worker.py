@@ -29,13 +29,9 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Limits, Turn
 from toolwire.record import schema
-from toolwire.record.artifacts import Artifacts
 from toolwire.record.contract import Reservation, Store
 from toolwire.record.owners import Owners
-from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
-from toolwire.record.warm import WarmLog
-from toolwire.record.writer import Writer
 from toolwire.testing import call
 from toolwire.toolbox.registry import ToolDependencies, tools_of
 
@@ -118,11 +114,9 @@ def opened(home: Path, control: str, chance: random.Random, ledger: ToolLedger, 
             connection.set_trace_callback(partial(kill_at_commit, chance))
         return connection
 
-    warm = WarmLog(home / "logs", time.time)
     owners = (Noteless if control == "noteless" else Owners)(home / "owners")
     kind = Forgetful if control == "unmarked" else Noted
-    writer, reader = Writer(path, connect, warm.add, owners), Reader(path, connect)
-    store = kind(writer, reader, owners, Artifacts(home / "artifacts"), warm, time.time)
+    store = kind(home, path, connect, time.time, owners=owners)
     store.ledger, store.pause_s = ledger, PAUSE_S if control == "slow-begin" else 0.0
     return store
 

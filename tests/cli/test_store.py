@@ -176,7 +176,7 @@ def test_a_log_that_is_not_whole_is_not_pruned(inside: Inside, home: Path, tmp_p
 def test_staging_files_unnamed_bodies_and_old_logs_are_swept(inside: Inside, home: Path, tmp_path: Path) -> None:
     old = time.time() - 8 * DAY_S
     staging, shelf = home / "artifacts" / "new-0123", home / "artifacts" / "ab"
-    shelf.mkdir()
+    shelf.mkdir(parents=True)
     body, young = shelf / ("c" * 62), shelf / ("d" * 62)
     log = home / "logs" / "audit-2020-01-01.jsonl"
     for path in (staging, body, young, log):
@@ -209,7 +209,7 @@ def test_vacuum_gives_space_back(inside: Inside, home: Path, tmp_path: Path) -> 
 
 
 def test_a_backup_opens_elsewhere_with_everything(inside: Inside, home: Path, tmp_path: Path) -> None:
-    (home / "artifacts" / "ab").mkdir()
+    (home / "artifacts" / "ab").mkdir(parents=True)
     (home / "artifacts" / "ab" / ("c" * 62)).write_bytes(b"body")
 
     ran = inside("store", "backup", "copy/.toolwire")

@@ -82,6 +82,20 @@ def test_chat_tells_of_the_trouble_and_goes_on_once_it_is_over(stage: Stage, tro
     assert [message["content"] for message in model.requests[1]["messages"]] == ["And now?"]
 
 
+def test_a_store_that_can_own_no_turn_is_told_before_the_model_is_asked(stage: Stage) -> None:
+    """Its lease is taken with the first turn; a model that is asked before would be paid for nothing."""
+    assert stage.run("call", "echo", "message=hi").code == Exit.DONE
+    owners = stage.folder / ".toolwire" / "owners"
+    owners.rmdir()
+    owners.touch()
+
+    with scripted("never said") as model:
+        told = stage.run("ask", "Are you there?", *model.flags)
+
+    assert (told.code, model.requests) == (Exit.STORE, [])
+    assert "store.db cannot be used (Not a directory); check the folder" in told.err
+
+
 def test_a_record_that_could_not_be_made_for_want_of_room_is_the_users_own_all_the_same(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,12 +36,6 @@ WAY_IN = {
     "record/sqlite.py": "`SqliteStore.at`",
     "protocol/checked.py": "what checks the fields of values",
     "record/schema.py": "tables are made or migrated",
-    "record/owners.py": "a lease that says that this process is alive",
-    "record/artifacts.py": "the folder of large bodies",
-    "record/warm.py": "the audit log as files",
-    "record/writer.py": "the thread that writes",
-    "record/reader.py": "the thread that reads",
-    "record/approval_clock.py": "how long approvals have been pending",
     "record/projects.py": "what one project sees of the store",
     # The agent.
     "cli/views/prompts.py": "the person who approves calls",

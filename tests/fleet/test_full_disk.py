@@ -56,7 +56,7 @@ async def test_a_worker_without_room_for_an_output_tells_how_the_call_ended_and_
 ) -> None:
     store, working, build = await fleet.store(), await fleet.store(), running(effect)
     with full_disk() as disk:
-        working.put_bodies(FolderBodies(Artifacts(disk.folder / "bodies")))
+        working.bodies = FolderBodies(Artifacts(disk.folder / "bodies"))
         await fleet.worker([build], store=working)
         await fleet.relay()
         told: list[tuple[ToolResult, AuditRow]] = []
@@ -82,7 +82,7 @@ async def test_an_agent_without_room_for_an_output_reads_how_the_call_ended_and_
     build = running(Effect.UNSAFE)
     async with await SqliteStore.at(tmp_path) as store:
         with full_disk() as disk:
-            store.put_bodies(FolderBodies(Artifacts(disk.folder / "bodies")))
+            store.bodies = FolderBodies(Artifacts(disk.folder / "bodies"))
             model = ScriptedModel(call("build", exit_code=3), call("build", exit_code=0), "Lost, but built.")
             answer = await Agent(model, [build], store=store, grant=Grant(tier=Tier.RUN)).ask("Build it")
         rows = [row for row in await store.audit_log(turn_id=answer.turn_id) if row.event == "finished"]
@@ -103,7 +103,7 @@ async def test_control_a_worker_that_fails_with_its_disk_no_longer_knows_how_the
         return await services.store.keep(raw)
 
     with full_disk() as disk, patch.object(results, "_kept", keep):
-        working.put_bodies(FolderBodies(Artifacts(disk.folder / "bodies")))
+        working.bodies = FolderBodies(Artifacts(disk.folder / "bodies"))
         await fleet.worker([build], store=working)
         await fleet.relay()
         turn_id = await fleet.sent(fleet.agent(store, [fleet.far(build)], call("build", exit_code=0)))

@@ -21,7 +21,7 @@ async def test_bodies_can_lie_where_several_stores_reach_them(tmp_path: Path) ->
         assert await of_project(other, "mine").fetch(handle, offset=2, length=3) == b"234"
         with pytest.raises(NotFound):
             await of_project(other, "theirs").fetch(handle)
-    assert list((tmp_path / "one" / "artifacts").iterdir()) == []
+    assert not (tmp_path / "one" / "artifacts").exists()
 
 
 async def test_bodies_in_a_folder_are_found_there_alone(tmp_path: Path) -> None:

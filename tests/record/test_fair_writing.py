@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from toolwire.record import schema
-from toolwire.record.artifacts import Artifacts
 from toolwire.record.contract import Store
 from toolwire.record.owners import Owners
-from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
 from toolwire.record.warm import WarmLog
 from toolwire.record.write_queue import SHARE, WriteQueue
@@ -32,8 +31,8 @@ async def unfair(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     warm = WarmLog(home / "logs", lambda: NOW)
     owners = Owners(home / "owners")
     writer = Writer(home / "store.db", connect, warm.add, owners, share=1_000_000)
-    parts = Reader(home / "store.db", connect), owners, Artifacts(home / "artifacts")
-    async with SqliteStore(writer, *parts, warm, lambda: NOW) as store:
+    parts: Any = {"warm": warm, "owners": owners, "writer": writer}
+    async with SqliteStore(home, home / "store.db", connect, lambda: NOW, **parts) as store:
         yield store
 
 

@@ -170,6 +170,7 @@ async def test_bodies_are_kept_for_open_turns_whatever_their_age(store: SqliteSt
 async def test_staging_files_of_dead_processes_are_swept_by_one_that_lives_on(tmp_path: Path) -> None:
     async with await SqliteStore.at(tmp_path / "home") as store:
         old, young = tmp_path / "home/artifacts/new-old", tmp_path / "home/artifacts/new-young"
+        old.parent.mkdir()
         for path in (old, young):
             path.write_bytes(b"half")
         os.utime(old, (1.0, 1.0))

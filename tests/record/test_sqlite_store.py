@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolwire.errors import Fenced, StoreUnavailable
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.record.contract import Store, TurnStats
+from toolwire.record.contract import LoopMetrics, Store, TurnStats
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import OpenStore
@@ -95,15 +95,43 @@ async def test_of_many_who_want_an_abandoned_turn_one_gets_it(open_sqlite: OpenS
 
 
 async def test_the_files_of_dead_owners_are_swept(open_sqlite: OpenStore, tmp_path: Path) -> None:
-    alive = await open_sqlite()
+    alive, other = await open_sqlite(), await open_sqlite()
+    await alive.begin(a_turn())
     dead = tmp_path / "home" / "owners" / ("0" * 32)
     dead.touch()
 
-    await open_sqlite()
+    await other.begin(a_turn("turn-2"))
 
     assert not dead.exists()
-    await alive.begin(a_turn())
-    assert (await alive.turn("turn-1")).state == "running"
+    assert (await other.turn("turn-1")).state == "running"
+
+
+async def test_a_store_takes_a_lease_with_its_first_change_and_makes_folders_when_they_are_needed(
+    open_sqlite: OpenStore, tmp_path: Path
+) -> None:
+    def folders() -> set[str]:
+        return {path.name for path in (tmp_path / "home").iterdir() if path.is_dir()}
+
+    store = await open_sqlite()
+    assert (await store.calls(), await store.metrics(), folders()) == ([], ([], LoopMetrics()), set())
+
+    await store.begin(a_turn())
+    assert folders() == {"owners"}
+
+    await store.keep(b"large")
+    assert folders() == {"owners", "artifacts"}
+
+
+async def test_a_store_that_was_closed_before_its_first_use_is_not_opened_by_it(
+    open_sqlite: OpenStore, tmp_path: Path
+) -> None:
+    store = await open_sqlite()
+    await store.close_store()
+
+    for use in (store.begin(a_turn()), store.calls(), store.turn("turn-1")):
+        with pytest.raises(StoreUnavailable, match="was closed; open the store again"):
+            await use
+    assert not (tmp_path / "home" / "owners").exists()
 
 
 async def test_only_its_user_can_look_into_the_store(open_sqlite: OpenStore, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolwire.errors import Fenced, StoreUnavailable
+from toolwire.record.contract import LoopMetrics
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import OpenStore
@@ -131,12 +132,27 @@ async def test_a_home_that_cannot_be_made_is_refused_with_a_reason(tmp_path: Pat
 async def test_bodies_that_cannot_be_written_are_refused_with_a_reason(open_sqlite: OpenStore, tmp_path: Path) -> None:
     store = await open_sqlite()
     artifacts = tmp_path / "home" / "artifacts"
-    artifacts.rmdir()
     artifacts.touch()
 
     with pytest.raises(StoreUnavailable, match=r"artifacts cannot be used"):
         await store.keep(b"large")
 
     artifacts.unlink()
-    artifacts.mkdir()
     assert await store.fetch(await store.keep(b"large")) == b"large"
+
+
+async def test_a_lease_that_cannot_be_taken_is_told_with_the_first_change_and_nothing_is_written(
+    open_sqlite: OpenStore, tmp_path: Path
+) -> None:
+    store = await open_sqlite()
+    owners = tmp_path / "home" / "owners"
+    owners.touch()
+
+    for change in (store.begin(a_turn()), store.open(a_card(), [])):
+        with pytest.raises(StoreUnavailable, match=r"cannot be used .*check the folder"):
+            await change
+    assert (await store.calls(), await store.metrics()) == ([], ([], LoopMetrics()))
+
+    owners.unlink()
+    await store.begin(a_turn())
+    assert (await store.turn("turn-1")).state == "running"

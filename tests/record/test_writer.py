@@ -14,9 +14,7 @@ import pytest
 from toolwire.errors import StoreUnavailable
 from toolwire.protocol.records import AuditRow
 from toolwire.record import schema
-from toolwire.record.artifacts import Artifacts
 from toolwire.record.owners import Owners
-from toolwire.record.reader import Reader
 from toolwire.record.sqlite import SqliteStore
 from toolwire.record.transaction import MAX_KNOWN, Cache
 from toolwire.record.warm import WarmLog
@@ -80,9 +78,9 @@ async def disk(tmp_path: Path) -> SlowDisk:
 async def store(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[SqliteStore]:
     home = tmp_path / "home"
     warm, owners = WarmLog(home / "logs", lambda: NOW), Owners(home / "owners")
-    writer = Writer(home / "store.db", disk.connect, warm.add, owners)
-    reader = Reader(home / "store.db", partial(schema.connect, home / "store.db", busy_timeout_s=5.0))
-    async with SqliteStore(writer, reader, owners, Artifacts(home / "artifacts"), warm, lambda: NOW) as opened:
+    parts: Any = {"warm": warm, "owners": owners, "writer": Writer(home / "store.db", disk.connect, warm.add, owners)}
+    connect = partial(schema.connect, home / "store.db", busy_timeout_s=5.0)
+    async with SqliteStore(home, home / "store.db", connect, lambda: NOW, **parts) as opened:
         yield opened
 
 

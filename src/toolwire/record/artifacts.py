@@ -12,7 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from toolwire.record import refusals
-from toolwire.record.ownership import FOLDER_FLAGS, open_folder
+from toolwire.record.ownership import FOLDER_FLAGS
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -23,13 +23,15 @@ _HANDLE = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 
 
 class Artifacts:
-    """A folder of bodies. What `keep` has answered is on the disk under its digest, whole. No link is followed."""
+    """A folder of bodies, made with the first of them. What `keep` has answered is on the disk under its digest, whole.
+
+    No link is followed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._swept_at = -math.inf
         self._checked: dict[str, tuple[int, int, int]] = {}
-        os.close(open_folder(folder))
 
     def keep(self, data: bytes) -> str:
         """Write the body unless it is kept already, and give back its handle. Raises OSError."""
@@ -95,10 +97,26 @@ class Artifacts:
         for path in self.left_staging(time.time()):
             path.unlink(missing_ok=True)
 
+    def open_top(self, *, make: bool) -> int:
+        """A descriptor of the folder. Raises OSError."""
+        try:
+            return os.open(self.folder, FOLDER_FLAGS)
+        except FileNotFoundError:
+            if not make:
+                raise
+        home = os.open(self.folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(self.folder.name, 0o700, dir_fd=home)
+            os.fsync(home)  # no body is on the disk before its folder is
+            return os.open(self.folder.name, FOLDER_FLAGS, dir_fd=home)
+        finally:
+            os.close(home)
+
     @contextmanager
     def opened(self, digest: str, *, make: bool) -> Iterator[tuple[int, int]]:
         """Descriptors of the folder and of the one in it that holds the body."""
-        top, shelf = os.open(self.folder, FOLDER_FLAGS), -1
+        top, shelf = self.open_top(make=make), -1
         try:
             if make and not _is_there(digest[:2], top):
                 with suppress(FileExistsError):
@@ -119,7 +137,7 @@ class BodyDraft:
         self._artifacts = artifacts
         self._digest = hashlib.sha256()
         self._name = f"{_STAGING}{os.urandom(8).hex()}"
-        self._top = os.open(artifacts.folder, FOLDER_FLAGS)
+        self._top = artifacts.open_top(make=True)
         try:
             descriptor = os.open(self._name, _NEW, 0o600, dir_fd=self._top)
         except BaseException:

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Self
 
 from toolwire.protocol.checked import folder
-from toolwire.record.artifacts import Artifacts
 from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.faults import to_store_error
 from toolwire.record.lease_rows import LeaseRows, suspended_too
 from toolwire.record.owners import Owners, owners_in_use
 from toolwire.record.ownership import prepare, writer_name
-from toolwire.record.reader import Reader
 from toolwire.record.sqlite import Clocks, SqliteStore
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
@@ -42,9 +40,7 @@ class ServerStore(SqliteStore):
         lease_s: float,
         bodies: BodyStore | BodyPlace,
     ) -> Self:
-        store = await asyncio.to_thread(cls._reach, address, connect, migrate, folder(home), clocks, lease_s)
-        store.put_bodies(bodies)
-        return store
+        return await asyncio.to_thread(cls._reach, address, connect, migrate, folder(home), clocks, lease_s, bodies)
 
     @classmethod
     def _reach(
@@ -55,11 +51,11 @@ class ServerStore(SqliteStore):
         home: Path,
         clocks: Clocks,
         lease_s: float,
+        bodies: BodyStore | BodyPlace,
     ) -> Self:
         try:
             prepare(home)
             files = Owners(home / "owners", lease_s=lease_s, monotonic=clocks[1])
-            artifacts = Artifacts(home / "artifacts")
             name = writer_name(home)
         except OSError as error:
             raise to_store_error(error, home) from error
@@ -76,7 +72,9 @@ class ServerStore(SqliteStore):
         warm = WarmLog(home / "logs", clock)
         # A server may be far, and the loop must not wait for it.
         writer = Writer(address, connect, warm.add, owners, near=False, name=name)
-        return cls(writer, Reader(address, connect), owners, artifacts, warm, clock, clocks[1])
+        return cls(
+            home, address, connect, clock, clocks[1], bodies=bodies, owners=owners, warm=warm, writer=writer
+        )  # fmt: skip
 
 
 def _prepared(

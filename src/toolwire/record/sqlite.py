@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable
+from toolwire.lazy_attributes import lazy_attribute
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Allotment, Spending
@@ -124,29 +125,41 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
 
     def __init__(
         self,
-        writer: Writer,
-        reader: Reader,
-        owners: Liveness,
-        artifacts: Artifacts,
-        warm: WarmLog,
+        home: Path,
+        path: Path | str,
+        connect: Callable[[], sqlite3.Connection],
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        lease_s: float = LEASE_S,
+        bodies: BodyStore | BodyPlace = "folder",
+        owners: Liveness | None = None,
+        warm: WarmLog | None = None,
+        writer: Writer | None = None,
     ) -> None:
-        self._writer = writer
-        self._warm = warm
-        self._reader = reader
-        self._owners = owners
-        self._artifacts = artifacts
+        """`connect` gives connections to the tables at `path`, which are up to date.
+
+        A part that is not given is made when it is first used.
+        """
+        self._home = home
+        self._path = path
+        self._connect = connect
         self._clock = self.clock = clock
         self._monotonic = monotonic
-        self._asked = ApprovalClock(clock, monotonic)
+        self._lease_s = lease_s
         self._runs: dict[TurnKey, _Run] = {}
         self._taking: set[TurnKey] = set()
-        self._threads = ThreadCache()
         self._seen: dict[CallKey, changes.Seen] = {}
-        self._dispatched = BatchedReads(lambda keys: reader.read(dispatch_rows.of_cards, keys))
-        self._calls = BatchedReads(lambda keys: reader.read(reads.calls_by_id, keys))
-        self.bodies: BodyStore = FolderBodies(artifacts)
+        self._is_closed = False
+        self._bodies_in_database = bodies == "database"
+        if not isinstance(bodies, str):
+            self.bodies = bodies
+        if owners is not None:
+            self._owners = owners
+        if warm is not None:
+            self._warm = warm
+        if writer is not None:
+            self._writer = writer
 
     @classmethod
     async def at(
@@ -165,25 +178,74 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         when its process is gone, or has given no sign of life for `lease_s`. Large bodies lie in the folder, in the
         database, or where `bodies` keeps them, which then has to prune them, too.
         """
-        store = await asyncio.to_thread(cls._build, folder(home), (clock, monotonic), busy_timeout_s, lease_s)
-        store.put_bodies(bodies)
-        return store
-
-    @classmethod
-    def _build(cls, home: Path, clocks: Clocks, busy_timeout_s: float, lease_s: float) -> "SqliteStore":
+        home = folder(home)
         path = home / "store.db"
         connect = partial(schema.connect, path, busy_timeout_s=busy_timeout_s)
+        await asyncio.to_thread(_prepare, home, path, connect)
+        return cls(home, path, connect, clock, monotonic, lease_s=lease_s, bodies=bodies)
+
+    @lazy_attribute
+    def _owners(self) -> Liveness:
+        """The lease of this store, which is there before any row says that the store owns something."""
+        self._require_open()
         try:
-            prepare(home)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            in_use = _prepare(connect, path)
-            owners = Owners(home / "owners", lease_s=lease_s, monotonic=clocks[1])
-            owners.sweep(in_use)
-            artifacts = Artifacts(home / "artifacts")
-        except (sqlite3.Error, OSError) as error:
-            raise to_store_error(error, path) from error
-        warm = WarmLog(home / "logs", clocks[0])
-        return cls(Writer(path, connect, warm.add, owners), Reader(path, connect), owners, artifacts, warm, *clocks)
+            return Owners(self._home / "owners", lease_s=self._lease_s, monotonic=self._monotonic)
+        except OSError as error:
+            raise to_store_error(error, self._path) from error
+
+    @lazy_attribute
+    def _writer(self) -> Writer:
+        self._require_open()
+        return Writer(self._path, self._connect_and_sweep, self._warm.add, self._owners)
+
+    def _connect_and_sweep(self) -> sqlite3.Connection:
+        """A connection for what writes, and an end to what is left of owners that died."""
+        connection = self._connect()
+        try:
+            self._owners.sweep(owners_in_use(connection))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @lazy_attribute
+    def _reader(self) -> Reader:
+        self._require_open()
+        return Reader(self._path, self._connect)
+
+    @lazy_attribute
+    def _warm(self) -> WarmLog:
+        return WarmLog(self._home / "logs", self._clock)
+
+    @lazy_attribute
+    def _artifacts(self) -> Artifacts:
+        return Artifacts(self._home / "artifacts")
+
+    @lazy_attribute
+    def bodies(self) -> BodyStore:
+        """Where large bodies are kept. With a database for them, those of before are found in the folder."""
+        files = FolderBodies(self._artifacts)
+        return DatabaseBodies(self._writer, self._reader, self._clock, files) if self._bodies_in_database else files
+
+    @lazy_attribute
+    def _asked(self) -> ApprovalClock:
+        return ApprovalClock(self._clock, self._monotonic)
+
+    @lazy_attribute
+    def _threads(self) -> ThreadCache:
+        return ThreadCache()
+
+    @lazy_attribute
+    def _dispatched(self) -> BatchedReads[dispatch_rows.CardKey, dispatch_rows.DispatchedCall]:
+        return BatchedReads(lambda keys: self._reader.read(dispatch_rows.of_cards, keys))
+
+    @lazy_attribute
+    def _calls(self) -> BatchedReads[tuple[str, str, str], tuple[CallCard, bool]]:
+        return BatchedReads(lambda keys: self._reader.read(reads.calls_by_id, keys))
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable(f"{self._path} was closed; open the store again")
 
     async def begin(self, turn: Turn, *, runs: bool = True) -> None:
         if runs:
@@ -618,13 +680,6 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
     async def result_card(self, card_id: str, *, project: str = DEFAULT) -> ResultCard:
         return await self._reader.read(registry_rows.card, card_id, project)
 
-    def put_bodies(self, where: BodyStore | BodyPlace) -> None:
-        """Say where large bodies are kept from now on. In the database, those of before are found in the folder."""
-        if where == "database":
-            self.bodies = DatabaseBodies(self._writer, self._reader, self._clock, FolderBodies(self._artifacts))
-        else:
-            self.bodies = FolderBodies(self._artifacts) if isinstance(where, str) else where
-
     async def keep(self, data: bytes) -> str:
         return await self.bodies.keep(data)
 
@@ -756,10 +811,11 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         await asyncio.to_thread(self._close_parts)
 
     def _close_parts(self) -> None:
-        self._writer.close()
-        self._warm.close()
-        self._reader.close()
-        self._owners.close()
+        self._is_closed = True
+        made = vars(self)
+        for name in ("_writer", "_warm", "_reader", "_owners"):  # what writes still needs the others
+            if name in made:
+                made[name].close()
 
     async def _opening_row(self, turn: Turn, *, runs: bool = True) -> Row:
         """A new turn as a row. A history that is the thread's own is kept by reference, so that threads stay small."""
@@ -813,14 +869,18 @@ def _whose(of: Turn | CallCard | ApprovalCard) -> tuple[str, str]:
     return of.project, of.agent
 
 
-def _prepare(connect: Callable[[], sqlite3.Connection], path: Path) -> frozenset[str]:
-    """Bring the tables up to date; the owners that still have turns."""
-    connection = connect()
+def _prepare(home: Path, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
+    """Make the folder and the file where they are missing, and bring the tables up to date."""
     try:
-        schema.migrate(connection, path)
-        return owners_in_use(connection)
-    finally:
-        connection.close()
+        prepare(home)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        connection = connect()
+        try:
+            schema.migrate(connection, path)
+        finally:
+            connection.close()
+    except (sqlite3.Error, OSError) as error:
+        raise to_store_error(error, path) from error
 
 
 def _vacuum(connection: sqlite3.Connection) -> None:
