@@ -1,7 +1,7 @@
 """From the terminal to `Agent.ask`: the files of ours that a reader has to pass, in the order of the journey.
 
-The aim was 30. Nine of those that are left open the store, which is done before anything is asked of it: decision 33
-says why. A file that only holds two ideas together would be one less here, and no less to read.
+The aim was 30: decision 33 says what is made before the question is asked, and what with its first use. A file that
+only holds two ideas together would be one less here, and no less to read.
 """
 
 import json
