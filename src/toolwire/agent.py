@@ -327,14 +327,25 @@ class Agent:
 
     @asynccontextmanager
     async def _kept_free(self, turn: Turn) -> AsyncIterator[None]:
-        """Release a turn that is left without its end, so that it can be resumed."""
+        """Release a turn that is left without its end, so that it can be resumed; one that waits is free already."""
         try:
             yield
-        except BaseException as error:
-            left = replace(turn, waits=error.waits) if isinstance(error, Suspended) else turn
-            with suppress(StoreError):  # one that has ended or was taken over is free; the store tries the rest again
-                await asyncio.shield(self.store.release(left))
+        except Suspended:
             raise
+        except BaseException:
+            with suppress(StoreError):  # one that has ended or was taken over is free; the store tries the rest again
+                await asyncio.shield(self.store.release(turn))
+            raise
+
+    async def _ended_instead(self, turn: Turn, waits: tuple[Wait, ...]) -> ToolResult | None:
+        """Release the turn of a single call with what it waits for; the result where it has just ended elsewhere."""
+        with suppress(StoreError):  # what it cannot do now, the store does later
+            try:
+                await asyncio.shield(self.store.release(replace(turn, waits=waits)))
+            except Fenced:
+                if (await self.store.turn(turn.id)).state == "ended":
+                    return (await self.store.calls(turn_id=turn.id, limit=1))[0].result
+        return None
 
     def _with_current_policy(self, turn: Turn) -> Turn:
         """The turn with its own grant, less all that this agent's grant does not allow any more."""
@@ -363,9 +374,12 @@ class Agent:
             self.runtime.events.interrupt(given_up, canceled)
             raise
         except Suspended as waiting:
-            if emit:
-                emit(TurnWaiting(turn.id, waiting.waits))
-            raise
+            ended = await self._ended_instead(turn, waiting.waits)
+            if ended is None:
+                if emit:
+                    emit(TurnWaiting(turn.id, waiting.waits))
+                raise
+            result, conclusion.is_written = ended, True
         except BaseException as error:
             self.runtime.events.interrupt(turn, error)
             raise

@@ -1,5 +1,6 @@
 """Calls that are sent to processes which claim, run and close them, and may outlive the one that asked."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,15 +11,19 @@ from toolwire.errors import Fenced, Suspended
 from toolwire.execute.contract import Dispatched
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
+from toolwire.hub.calls import end_with_call
 from toolwire.hub.canceling import cancel_turn
 from toolwire.protocol.budgets import Budget
 from toolwire.protocol.calls import Allowed, Text
 from toolwire.protocol.context import Context
+from toolwire.protocol.events import Event, TurnEnded
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Edge, Effect, Tool
+from toolwire.protocol.turns import EndReason, Turn
 from toolwire.protocol.waits import ForResult
 from toolwire.record.contract import Store
+from toolwire.record.projects import ProjectStore
 from toolwire.testing import ScriptedModel, call
 
 SOON, FAR = 1_000.0, 2e10
@@ -156,6 +161,24 @@ async def test_a_call_that_cannot_be_sent_is_a_result_and_costs_nothing(store: S
     assert card.result is not None
     assert (card.attempt, card.result.text) == (0, "No broker is there.")
     assert (await store.spent("agent", card.created_at)).calls == 0
+
+
+async def test_a_single_call_that_a_worker_ends_just_before_it_is_left_to_wait_gives_its_result(store: Store) -> None:
+    """The time in which its process waits for the result is over at that moment."""
+
+    class EndsFirst(ProjectStore):
+        async def release(self, turn: Turn) -> None:
+            held = await claimed(store, turn.id)
+            ends = partial(end_with_call, turn)
+            await store.close(held, launched(held), [], ends=ends, is_runner=False)
+            await super().release(turn)
+
+    own, seen = EndsFirst(store, "default"), list[Event]()
+    result = await agent(own, Fleet(), far()).call("launch", {"site": "pad"}, on_event=seen.append)
+    [turn] = await store.turns()
+
+    assert (result.text, turn.state, turn.reason) == ("launched there", "ended", EndReason.DELIVERED)
+    assert isinstance(seen[-1], TurnEnded)
 
 
 async def test_a_worker_does_not_get_a_call_of_a_canceled_turn(store: Store) -> None:
