@@ -158,18 +158,26 @@ class TwoProcesses(RuleBasedStateMachine):
         error = self.failure(self.stores[by].close(card, success(card.call, text="old"), []))
         assert isinstance(error, Fenced) == (card.call.id not in self.results)
 
-    @rule(by=PROCESSES, name=CALLS)
-    def close_as_the_turn(self, by: int, name: str) -> None:
-        """As one does who cancels a turn, or finds a call of which nobody knows whether it took effect."""
-        result, held = success(a_call(name), text="by the turn"), self.newest.get(name)
-        error = self.failure(self.stores[by].close(self.card(name), result, []))
+    @rule(by=PROCESSES, name=CALLS, reads=st.booleans())
+    def close_as_the_turn(self, by: int, name: str, reads: bool) -> None:
+        """As one does who cancels a turn, or finds a call of which nobody knows whether it took effect.
+
+        Who does not read the call before that knows it as it was opened.
+        """
+        result, held, card = success(a_call(name), text="by the turn"), self.newest.get(name), self.card(name)
+        if reads:
+            [kept] = [one for one in self.do(self.stores[by].calls(turn_id=self.turn.id)) if one.call.id == name]
+            card = replace(card, attempt=kept.attempt)
+        error = self.failure(self.stores[by].close(card, result, []))
+        is_known = held is None or held.card.attempt == card.attempt
         if error is None:
-            assert held is None or name in self.results or held.card.until is None or self.may_be_over(held, by)
+            is_free = held is None or held.card.until is None or (self.may_be_over(held, by) and is_known)
+            assert is_free or name in self.results
             self.results.setdefault(name, result)
         else:
             assert isinstance(error, CallHeld)
             assert held is not None
-            assert not self.may_be_over(held, by)
+            assert not (self.may_be_over(held, by) and is_known)
 
     @rule(name=CALLS, lease_s=st.sampled_from([5.0, 60.0]))
     def renew(self, name: str, lease_s: float) -> None:

@@ -402,9 +402,22 @@ def test_without_a_token_it_is_the_turns_own_write_under_its_epoch() -> None:
 def test_the_turns_own_write_waits_for_a_lease_that_is_not_the_turns_own(
     given: dict[str, Any], alive: Callable[[str], bool], waits: bool
 ) -> None:
-    step = closed(a_card(), a_claimed(**given), RUNS, alive)
+    step = closed(a_card(attempt=1), a_claimed(**given), RUNS, alive)
     if waits:
         assert "held by another claim" in refusal(step, CallHeld)
+    else:
+        assert step[0] == success()
+
+
+@pytest.mark.parametrize(
+    ("given", "is_other"),
+    [({}, False), ({"owner": STORE}, False), ({"owner": "worker"}, True), ({"until": AT, "owner": STORE}, True)],
+)
+def test_the_turns_own_write_is_about_the_call_as_it_was_read(given: dict[str, Any], is_other: bool) -> None:
+    """A worker that has claimed it since, and died, may have done what the result says was not begun."""
+    step = closed(a_card(), a_claimed(**given), RUNS, no_one)
+    if is_other:
+        assert "claimed by another process since it was read (attempt 1)" in refusal(step, CallHeld)
     else:
         assert step[0] == success()
 

@@ -406,7 +406,8 @@ class CallStore(Protocol):
 
         The result of the holder, who shows its token, is kept whatever has become of the turn. Without a token it is
         the turn's own write. Raises `Fenced` when the claim, or without a token the turn, belongs to another; the log
-        hears of that result, too. Raises `CallHeld`, without a token, while a lease lasts that is not the turn's own.
+        hears of that result, too. Raises `CallHeld`, without a token, while a lease lasts that is not the turn's own,
+        and where another process has claimed the call since the card was read.
         A call that never `ran` costs nothing: what was reserved for it is given back. A pure call that ran before it
         was claimed is claimed by the same change, under the card's new token, where `claims` says so. The turn of the
         call `ends` by the same change, as the first result says. Raises as `end` does where only that is refused. For

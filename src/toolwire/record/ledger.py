@@ -227,7 +227,8 @@ def refuse_close(
 
     With the token of its newest claim it is the holder's result, and kept whatever has become of the turn. Without
     one it is the turn's own write, and waits for a living lease that is not the turn's (or this `store`'s, for a call
-    that has no turn).
+    that has no turn). It says something about the call as it was read: one that another process has claimed since may
+    have taken effect, although that process is gone again.
     """
     if kept is None:
         return refusals.no_call(card.turn_id, card.call.id), None, (), 0
@@ -237,8 +238,11 @@ def refuse_close(
         if turn is not None and turn.epoch != card.epoch and not kept.detached:
             late = (refusals.late_result(card, result, at),)
             return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, late, 0
-        if (kept.until is not None or kept.owner not in ("", store)) and is_held(kept, turn, at, alive):
-            return refusals.held(kept), None, (), 0
+        if kept.until is not None or kept.owner not in ("", store):
+            if is_held(kept, turn, at, alive):
+                return refusals.held(kept), None, (), 0
+            if kept.attempt != card.attempt:  # what is said of it may be true no more
+                return refusals.claimed_since(kept), None, (), 0
     elif card.token != kept.token:
         return refusals.claim_lost(card), None, (refusals.late_result(card, result, at),), 0
     return None

@@ -123,6 +123,16 @@ def held(card: CallCard) -> CallHeld:
     )
 
 
+def claimed_since(card: CallCard) -> CallHeld:
+    """A call that was claimed after it was read; `card` is the kept one."""
+    return CallHeld(
+        f"call {card.call.id!r} of turn {card.turn_id!r} was claimed by another process since it was read "
+        f"(attempt {card.attempt}); read it again",
+        card.owner,
+        card.until,
+    )
+
+
 def claim_lost(card: CallCard) -> Fenced:
     return Fenced(
         f"call {card.call.id!r} of turn {card.turn_id!r} is not held under this token: it was never claimed "
