@@ -863,6 +863,25 @@ async def test_a_detached_call_that_has_ended_elsewhere_or_waits_is_an_ordinary_
     assert held.runtime.detached == set()
 
 
+async def test_a_detached_call_that_another_process_let_go_of_meanwhile_is_told_as_it_was_there() -> None:
+    """Its own process slept so long that its turn was taken over, and the call has run on its own since."""
+
+    class TakenOver(Noting):
+        async def claim(self, card: CallCard, *given: Any, **named: Any) -> CallCard:
+            if self.claimed:
+                return await super().claim(card, *given, **named)
+            held = await super().claim(await self.detach(card), *given, **named)
+            await self.close(held, done(card.call, "ended there"), [])
+            return await super().claim(card, *given, **named)
+
+    house = House(store=TakenOver())
+    [told] = await house.run(allowed(), agreed=DETACHES)
+    card = await house.card()
+
+    assert (told, card.result and card.result.text) == (receipt(card.call), "ended there")
+    assert (house.runtime.detached, house.bench.given) == (set(), [])
+
+
 async def test_a_detached_call_whose_lease_is_lost_or_whose_store_is_away_ends_quietly(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

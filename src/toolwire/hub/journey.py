@@ -334,7 +334,7 @@ class Journey:
             self._card = await services.store.detach(self._card)
             return self._card.result or _DETACHED
         if (stop := await self._claim(None, services.clock() + services.detached_lease_s)) is not None:
-            return stop
+            return _DETACHED if self._card.detached else stop  # what was told elsewhere stays what was told
         card = await services.store.detach(self._card)
         if card.result is not None:
             return card.result
