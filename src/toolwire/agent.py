@@ -17,7 +17,7 @@ from toolwire.errors import Fenced, ModelError, ModelRefused, NotFound, StoreErr
 from toolwire.execute.contract import Executor
 from toolwire.hub.allowance import Allowance
 from toolwire.hub.calls import Conclusion, end_with_call
-from toolwire.hub.canceling import CANCELED, cancel_asked, cancel_turn
+from toolwire.hub.canceling import CANCELED, cancel_turn, end_canceled
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.judging import withhold_password
 from toolwire.hub.resuming import require_same_tools
@@ -239,15 +239,15 @@ class Agent:
         it as it was. Who has just read the turn gives it as `left`.
         """
         left = left or await self.store.turn(turn_id)
-        if (ending := await self._end_canceled(left.opening, on_event)) is not None:
-            turn = replace(turn_loop.fold(left, self.runtime), ending=ending, pending=())
-            return Answer(ending.answer, ending.reason, turn)
-        if self.budget is not None:
-            await self._require_left(left)
-        await self._take_up_tools()
-        if left.events:  # else it has made no calls, for which there could be approvals
-            await require_same_tools(self.store, left.opening, self.toolbox, self.spec)
+        if not left.cancel:  # else it only ends
+            if self.budget is not None:
+                await self._require_left(left)
+            await self._take_up_tools()
+            if left.events:  # else it has made no calls, for which there could be approvals
+                await require_same_tools(self.store, left.opening, self.toolbox, self.spec)
         kept = await self.store.resume(turn_id)
+        if kept.cancel:
+            return _answer(await self._end_canceled(kept, on_event))
         async with self._kept_free(kept.opening):
             turn = self._with_current_policy(turn_loop.fold(kept, self.runtime))
         turn = replace(turn, running_since=self.runtime.monotonic() - kept.ran_s)
@@ -265,19 +265,18 @@ class Agent:
         """
         return await cancel_turn(self.store, turn_id, self.runtime.clock(), reason)
 
-    async def _end_canceled(self, turn: Turn, on_event: Emit | None) -> Ending | None:
-        """The end of a turn that was canceled while another process ran a call of it; None where it was not.
+    async def _end_canceled(self, kept: KeptTurn, on_event: Emit | None) -> Turn:
+        """End a turn, just taken over, that was canceled while another process ran a call of it.
 
         Raises `Suspended` while that process has not stopped.
         """
-        if not (reason := await cancel_asked(self.store, turn)):
-            return None
-        if waits := await self.cancel(turn.id, reason):
+        turn = kept.opening
+        if waits := await end_canceled(self.store, kept, self.runtime.clock(), kept.cancel):
             raise Suspended(turn.id, waits)
-        ending = (await self.store.turn(turn.id)).ending
-        if ending is not None and (emit := self.runtime.events.emitter(turn, on_event)):
+        ending = Ending(EndReason.CANCELED, kept.cancel)
+        if emit := self.runtime.events.emitter(turn, on_event):
             emit(TurnEnded(turn.id, ending, 0.0))
-        return ending
+        return replace(turn_loop.fold(kept, self.runtime), ending=ending, pending=())
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
         """Answer a question and show every event on the way; the last one is `TurnEnded`.
@@ -309,15 +308,18 @@ class Agent:
         Any other call that had begun ends as `outcome_unknown`. Raises `NotFound` for a turn that is no single call
         and for a call that was never written down, `Fenced` and `CannotResume` as `resume` does.
         """
-        opening = (await self.store.turn(turn_id)).opening
-        if opening.kind is not TurnKind.CALL:
+        left = await self.store.turn(turn_id)
+        if left.opening.kind is not TurnKind.CALL:
             raise NotFound(f"turn {turn_id} is a question, not a single call")
-        if await self._end_canceled(opening, on_event) is not None:
+        if not left.cancel:  # else it only ends
+            await require_same_tools(self.store, left.opening, self.toolbox, self.spec)
+        kept = await self.store.resume(turn_id)
+        if kept.cancel:
+            await self._end_canceled(kept, on_event)
             [card] = await self.store.calls(turn_id=turn_id, limit=1)
             assert card.result is not None
             return card.result
-        await require_same_tools(self.store, opening, self.toolbox, self.spec)
-        turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
+        turn = self._with_current_policy(kept.opening)
         async with self._kept_free(turn):
             for card in await self.store.calls(turn_id=turn_id, limit=1):
                 return await self._concluded(replace(turn, running_since=self.runtime.monotonic()), card.call, on_event)

@@ -5,12 +5,12 @@ from msgspec.structs import replace
 
 from toolwire import MemoryStore
 from toolwire.deliver.endings import canceled_result
-from toolwire.hub.canceling import LOOK_AGAIN_S, cancel_asked, cancel_turn
+from toolwire.hub.canceling import LOOK_AGAIN_S, cancel_turn
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Limits, Turn
-from toolwire.protocol.waits import ForApproval, ForResult, ForTurn
+from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record.contract import KeptTurn
 
 NOW, LATER = 100.0, 500.0
@@ -82,17 +82,6 @@ async def test_a_turn_that_goes_on_before_it_is_taken_over_ends_with_what_it_wai
     assert {turn.id: turn.state for turn in await store.turns()} == dict.fromkeys(
         ("first", "second", "parent"), "ended"
     )
-
-
-async def test_only_a_turn_that_waits_for_results_is_looked_through_for_why_it_is_canceled() -> None:
-    store = MemoryStore(clock=lambda: NOW)
-    await waiting(store, LATER)
-    turn = (await store.turn("t")).opening
-    before = await cancel_asked(store, turn)
-    await store.ask_to_cancel(card("held"), "Enough.")
-
-    assert (before, await cancel_asked(store, turn)) == ("", "Enough.")
-    assert await cancel_asked(store, replace(turn, waits=(ForApproval("a"),))) == ""
 
 
 @pytest.mark.parametrize(("own_time", "charged_s"), [(True, 3.0), (False, 0.0)])

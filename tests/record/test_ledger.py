@@ -106,6 +106,11 @@ def test_a_turn_is_resumed_under_the_next_epoch_unless_it_is_run_or_has_ended() 
     assert "has ended" in str(ledger.resume("turn-1", replace(ENDED, owner=STORE), no_one))
 
 
+def test_a_turn_is_canceled_once_the_holder_of_one_of_its_calls_was_asked_to_stop() -> None:
+    assert ledger.why_canceled(["", "too slow", ""]) == "too slow"
+    assert ledger.why_canceled(["", ""]) == ledger.why_canceled([]) == ""
+
+
 def test_only_the_current_epoch_of_a_turn_that_has_not_ended_changes_it() -> None:
     turn = a_turn()
     for kept in (RUNS, FREE):

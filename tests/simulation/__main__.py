@@ -4,10 +4,12 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from multiprocessing import Pool
 from time import perf_counter
 
 from tests.simulation.fleet import Report, simulate
+from tests.simulation.workload import MIXTURES
 
 _SHOWN = 100_000
 
@@ -19,17 +21,19 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1_000, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes share them")
+    parser.add_argument("--part", default="", choices=MIXTURES, help="make only calls of this part of the protocol")
     given = parser.parse_args()
     if given.seed is not None:
-        report = simulate(given.seed, trace=_SHOWN, is_verbose=given.verbose)
+        report = simulate(given.seed, trace=_SHOWN, is_verbose=given.verbose, part=given.part)
         sys.stdout.write(f"{report}\n{dict(report.counts)}\n")
         return 0 if report.is_sound else 1
     seeds = range(given.first, given.first + given.seeds)
     began = perf_counter()
+    one = partial(simulate, part=given.part)
     if given.jobs == 1:
-        return _count(map(simulate, seeds), given.seeds, began)
+        return _count(map(one, seeds), given.seeds, began)
     with Pool(given.jobs) as pool:
-        return _count(pool.imap_unordered(simulate, seeds, chunksize=20), given.seeds, began)
+        return _count(pool.imap_unordered(one, seeds, chunksize=20), given.seeds, began)
 
 
 def _count(reports: Iterable[Report], seeds: int, began: float) -> int:

@@ -67,6 +67,7 @@ class Report:
     violations: tuple[str, ...]
     events: tuple[str, ...]
     counts: Counter[str]
+    part: str = ""
 
     @property
     def is_sound(self) -> bool:
@@ -75,7 +76,8 @@ class Report:
     def __str__(self) -> str:
         lines = [f"seed {self.seed}: {len(self.violations)} violations", *self.violations[:5]]
         lines += ["", f"the last {len(self.events)} events:", *self.events, ""]
-        return "\n".join([*lines, f"again: python -m tests.simulation --seed {self.seed}"])
+        part = f" --part {self.part}" if self.part else ""
+        return "\n".join([*lines, f"again: python -m tests.simulation --seed {self.seed}{part}"])
 
 
 class SimulatedFleet:
@@ -491,7 +493,7 @@ def simulate(
     try:
         with _hearing(fleet.violate):
             fleet.run()
-        return Report(seed, tuple(fleet.violations), tuple(fleet.events), fleet.counts)
+        return Report(seed, tuple(fleet.violations), tuple(fleet.events), fleet.counts, part)
     finally:
         with _hearing(lambda _: None):
             fleet.loop.dispose()

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from toolwire import agent
+from tests.simulation.virtual_loop import PROCESS
 from toolwire.assemble import turn_runner
 from toolwire.bus.contract import Delivered
 from toolwire.errors import BusUnavailable, StoreUnavailable, Suspended
@@ -37,7 +37,7 @@ from toolwire.protocol.tools import InProcess
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record import ledger, ready
-from toolwire.record.contract import DueDispatch
+from toolwire.record.contract import DueDispatch, KeptTurn
 from toolwire.record.ledger import Sending
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
@@ -538,11 +538,35 @@ def give_a_card_without_a_claim(stack: ExitStack) -> None:
 
 def forget_that_a_turn_was_canceled(stack: ExitStack) -> None:
     """A turn whose call had to stop first goes on, once it has."""
+    _replace(stack, ledger, "why_canceled", lambda _: "")
 
-    async def asked(*_: Any) -> str:
-        return ""
 
-    _replace(stack, agent, "cancel_asked", asked)
+def ask_whether_it_was_canceled_too_early(stack: ExitStack) -> None:
+    """A process goes by what it read of a turn before it took that over."""
+    right_turn, right_resume = MemoryStore.turn, MemoryStore.resume
+    read: dict[tuple[str, str | None, str], str] = {}
+
+    async def turn(store: MemoryStore, turn_id: str, *, project: str | None = None) -> KeptTurn:
+        kept = await right_turn(store, turn_id, project=project)
+        read[PROCESS.get().name, project, turn_id] = kept.cancel
+        return kept
+
+    async def resume(store: MemoryStore, turn_id: str, *, project: str | None = None) -> KeptTurn:
+        kept = await right_resume(store, turn_id, project=project)
+        return replace(kept, cancel=read.get((PROCESS.get().name, project, turn_id), ""))
+
+    _replace(stack, MemoryStore, "turn", turn)
+    _replace(stack, MemoryStore, "resume", resume)
+
+
+def end_what_was_claimed_since(stack: ExitStack) -> None:
+    """Who ends a call for its turn goes by what it read, although a worker may have claimed the call and died since."""
+    right = ledger.refuse_close
+
+    def refuse(card: CallCard, result: ToolResult, kept: CallCard | None, *rest: Any) -> Any:
+        return right(replace(card, attempt=kept.attempt) if kept is not None else card, result, kept, *rest)
+
+    _replace(stack, ledger, "refuse_close", refuse)
 
 
 def cancel_without_tasks(stack: ExitStack) -> None:
@@ -594,6 +618,10 @@ _SERVICE: tuple[Plant, ...] = (
     give_a_card_without_a_claim,
     forget_that_a_turn_was_canceled,
 )
+_CANCELED: tuple[Plant, ...] = (
+    ask_whether_it_was_canceled_too_early,
+    end_what_was_claimed_since,
+)
 
 _AT_POINTS: tuple[Plant, ...] = (
     run_commands_of_older_epochs,
@@ -613,13 +641,12 @@ _AT_POINTS: tuple[Plant, ...] = (
 )
 """Missed at crash points, and seldom elsewhere."""
 
-PLANTED = {one.__name__: one for one in (*_WORKERS, *_DETACHED, *_TASKS, *_SERVICE)}
+_BY_PART = {
+    "workers": _WORKERS, "detached": _DETACHED, "tasks": _TASKS, "service": _SERVICE, "canceled": _CANCELED
+}  # fmt: skip
+PLANTED = {one.__name__: one for plants in _BY_PART.values() for one in plants}
 _ALL = {**PLANTED, **{one.__name__: one for one in _AT_POINTS}}
-PARTS = {
-    one.__name__: part
-    for part, plants in (("workers", _WORKERS), ("detached", _DETACHED), ("tasks", _TASKS), ("service", _SERVICE))
-    for one in plants
-}
+PARTS = {one.__name__: part for part, plants in _BY_PART.items() for one in plants}
 """The part of the protocol in which a defence is missed; see `workload.MIXTURES`."""
 
 

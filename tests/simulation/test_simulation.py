@@ -11,14 +11,16 @@ from tests.simulation.crash_points import CRASH_POINTS, NOWHERE
 from tests.simulation.fleet import simulate
 from tests.simulation.planted import PARTS, PLANTED, without
 
-SEEDS = 1_000
+SEEDS, CANCELED_SEEDS = 1_000, 300
 _TOGETHER = 25
 _MOST_TRIED = 400
 _LATE = {
     "acknowledge_before_it_is_kept": 60,
+    "ask_whether_it_was_canceled_too_early": 690,
     "cancel_without_tasks": 65,
     "close_without_token": 50,
     "detach_before_it_is_sent": 25,
+    "end_what_was_claimed_since": 1220,
     "fail_while_the_store_is_away": 20,
     "go_on_after_the_first_task": 30,
     "leave_stranded_calls": 240,
@@ -32,6 +34,13 @@ _MOST_TRIED_AT_A_POINT = 100
 def test_whatever_goes_wrong_each_call_has_one_result_and_takes_effect_once(first: int) -> None:
     for seed in range(first, first + _TOGETHER):
         report = simulate(seed)
+        assert report.is_sound, str(report)
+
+
+@pytest.mark.parametrize("first", range(0, CANCELED_SEEDS, 4 * _TOGETHER))
+def test_whenever_a_turn_is_canceled_it_ends_so_and_each_call_has_one_result(first: int) -> None:
+    for seed in range(first, first + 4 * _TOGETHER):
+        report = simulate(seed, part="canceled")
         assert report.is_sound, str(report)
 
 
@@ -72,10 +81,13 @@ def test_kills_pauses_and_outages_do_happen() -> None:
         assert fault in told
 
 
-@pytest.mark.parametrize("part", ["detached", "service", "tasks"])
+@pytest.mark.parametrize("part", ["detached", "service", "tasks", "canceled"])
 def test_all_that_a_part_of_the_protocol_is_about_does_happen(part: str) -> None:
     counts = sum((simulate(seed, part=part).counts for seed in range(2 * _AT_EACH_POINT)), Counter[str]())
-    expected = {"detached": ["detached"], "service": ["reported", "late"], "tasks": ["tasks", "canceled"]}
+    expected = {
+        "detached": ["detached"], "service": ["reported", "late"], "tasks": ["tasks", "canceled"],
+        "canceled": ["canceled", "detached"],
+    }  # fmt: skip
 
     assert all(counts[what] > 0 for what in expected[part]), counts
 

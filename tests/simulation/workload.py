@@ -163,15 +163,19 @@ MIXTURES = {
     "detached": (_DETACHED,),
     "service": (_SERVICE,),
     "tasks": (_TASKS,),
+    "canceled": (_DETACHED,),
 }
 """The tools of which a run draws its calls; a part of the protocol alone shows more of it in fewer runs."""
+_CANCELED = 0.15
+"""Of so many turns someone wants to cancel them."""
 
 
 class _Draft:
     """Draws the turns of a run, and numbers their calls and tasks."""
 
-    def __init__(self, random: Random, names: Sequence[str]) -> None:
+    def __init__(self, random: Random, names: Sequence[str], canceled: float) -> None:
         self._random = random
+        self._canceled = canceled
         self._names = names
         self._plain = [name for name in names if name not in DELEGATING]
         self._number = self._depth = 0
@@ -201,7 +205,7 @@ class _Draft:
         number = self._number
         self._depth += 1
         names = ["ask_expert"] if random.random() < 0.15 and self._depth < DEEPEST else self._plain
-        canceled_at = random.uniform(0.1, 12.0) if random.random() < 0.15 else None
+        canceled_at = random.uniform(0.1, 12.0) if random.random() < self._canceled else None
         steps = self.steps(project, 1, names)
         self._depth -= 1
         self.tasks[number] = Plan(project, "", 0.0, steps, canceled_at, f"{_TASK}{number}")
@@ -216,13 +220,13 @@ class _Draft:
         for place in range(random.randint(1, 2 if delegates else 4)):
             project = projects[place % len(projects)]
             steps = self.steps(project, 2 if delegates else 3, self._names)
-            canceled_at = random.uniform(0.1, 12.0) if random.random() < 0.15 else None
+            canceled_at = random.uniform(0.1, 12.0) if random.random() < self._canceled else None
             begun.append(Plan(project, f"turn-{place // len(projects)}", random.uniform(0.0, 3.0), steps, canceled_at))
         return Plans(begun, self.tasks)
 
 
 def draw_plans(random: Random, part: str = "") -> Plans:
-    return _Draft(random, random.choice(MIXTURES[part])).plans()
+    return _Draft(random, random.choice(MIXTURES[part]), 1.0 if part == "canceled" else _CANCELED).plans()
 
 
 class Surroundings:

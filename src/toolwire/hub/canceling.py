@@ -9,7 +9,7 @@ from toolwire.errors import CallHeld, NotFound
 from toolwire.loop.step import end_turn
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.turns import Ending, EndReason
 from toolwire.protocol.waits import ForResult, ForTurn, Wait
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 
@@ -54,12 +54,16 @@ async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANC
     if (await store.turn(turn_id)).state == "ended":
         return ()
     # Taken over first: from now on no runner goes on with it because a sub-agent has ended, and it waits for no others.
-    kept = await store.resume(turn_id)
+    return await end_canceled(store, await store.resume(turn_id), now, reason)
+
+
+async def end_canceled(store: Store, kept: KeptTurn, now: float, reason: str) -> tuple[Wait, ...]:
+    """End a turn that was just taken over, as `cancel_turn` does, or leave it with what it waits for before that."""
     turn = kept.opening
     try:
         for child in await _unended(store, turn.waits):
             await cancel_turn(store, child, now, reason)
-        cards = await store.calls(turn_id=turn_id, limit=_MOST_CALLS)
+        cards = await store.calls(turn_id=turn.id, limit=_MOST_CALLS)
         held = [
             await _end_call(store, replace(card, epoch=turn.epoch), now, reason)
             for card in cards
@@ -73,14 +77,6 @@ async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANC
         await store.release(turn)
         raise
     return ()
-
-
-async def cancel_asked(store: Store, turn: Turn) -> str:
-    """Why a turn that has not ended is to be canceled; empty where it is not."""
-    if not any(isinstance(wait, ForResult) for wait in turn.waits):
-        return ""
-    cards = await store.calls(turn_id=turn.id, limit=_MOST_CALLS)
-    return next((card.cancel for card in cards if card.cancel), "")
 
 
 async def _end_call(store: Store, card: CallCard, now: float, reason: str) -> ForResult | None:

@@ -36,6 +36,7 @@ class KeptTurn(Struct, frozen=True):
     gives the turn as it stands. Results of a step that is not complete stay on their cards. `ran_s` are the seconds in
     which it ran, as far as the record says: of a process that was killed, until the last thing that it wrote down.
     `calls` are those that count for its agent's day: they ran, or still may. `ending` is that of one that has ended.
+    `cancel` says why it was canceled while another process held a call of it. Whoever takes it over then ends it.
     """
 
     opening: Turn
@@ -44,6 +45,7 @@ class KeptTurn(Struct, frozen=True):
     ran_s: float = 0.0
     calls: int = 0
     ending: Ending | None = None
+    cancel: str = ""
 
 
 class TurnSummary(Struct, frozen=True):
@@ -241,6 +243,8 @@ class TurnStore(Protocol):
 
     async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
         """Take over a turn that is not ended and whose owner is gone: its epoch rises by one.
+
+        What it gives is what the turn is from now on: one with `cancel` was canceled, and must not go on.
 
         Raises `NotFound` for an unknown turn and `Fenced` for one that a living process owns or that has ended.
         """

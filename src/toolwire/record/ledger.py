@@ -5,7 +5,8 @@ own. A change that must not happen comes back as the exception to raise, with wh
 other changes of the same transaction are made all the same.
 
 **Turns.** A turn belongs to one owner under one epoch. Replies, notes, endings and releases carry that epoch and are
-refused under any other. Taking the turn over raises it.
+refused under any other. Taking the turn over raises it. Who does so learns whether the turn was canceled meanwhile,
+and then ends it.
 
 **Calls.** A call is opened once, under `(turn, call id)`. To run it a process claims it, and holds it while its lease
 lasts; there is one holder at a time. It is closed once: a holder closes it by its token, whatever has become of the
@@ -110,6 +111,14 @@ def change_turn(turn: Turn, kept: TurnState | None) -> StoreError | None:
     if kept.epoch != turn.epoch:
         return refusals.taken_over(turn.id, turn.epoch, kept.epoch)
     return refusals.ended(turn.id) if kept.state == ENDED else None
+
+
+def why_canceled(marks: Iterable[str]) -> str:
+    """Why a turn was canceled whose calls have these marks; empty where it was not.
+
+    Its holder is asked to stop only since the whole turn is to end. The mark stays, whatever comes of the call.
+    """
+    return next(filter(None, marks), "")
 
 
 def still_runs(epoch: int, kept: TurnState | None) -> bool:

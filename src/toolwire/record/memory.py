@@ -916,7 +916,8 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
 
     def _tell(self, kept: _MemoryTurn) -> KeptTurn:
         events = story.events(kept.said, self._results(kept), self._detached(kept))
-        return KeptTurn(kept.opening, events, kept.state, kept.ran_s, kept.calls, kept.ending)
+        cancel = ledger.why_canceled(card.cancel for card in self._cards.get(_key_of(kept), {}).values())
+        return KeptTurn(kept.opening, events, kept.state, kept.ran_s, kept.calls, kept.ending, cancel)
 
     def _history(self, kept: _MemoryTurn) -> tuple[Message, ...]:
         return (*kept.opening.messages[-1:], *story.history(kept.said, self._results(kept), self._detached(kept)))

@@ -80,8 +80,8 @@ WHOLE_TURN = _scoped(f"""
     SELECT 1, seq, NULL, project, {", ".join(["NULL"] * 14)}, schema_name, call_id, context FROM records
     WHERE turn_id = ?2 AND project = ?1 AND schema_name IN ('turn.reply', 'turn.note', 'tool.result')
     UNION ALL
-    SELECT 2, 0, NULL, project, {", ".join(["NULL"] * 14)}, NULL, call_id, NULL FROM starts
-    WHERE turn_id = ?2 AND project = ?1 AND detached > 0
+    SELECT 2, detached, NULL, project, {", ".join(["NULL"] * 14)}, NULL, call_id, cancel FROM starts
+    WHERE turn_id = ?2 AND project = ?1 AND (detached > 0 OR cancel IS NOT NULL)
     ORDER BY 1, 2
 """)  # noqa: S608
 _SAID = """
@@ -294,12 +294,16 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive_on: AliveOn, projec
         raise refusals.in_several_projects(f"turn {turn_id!r}")
     *header, history, upto, state, owner, ran_s, calls, ending = found[0][2:-3]
     own = [row for row in rows if row[3] == header[1]]  # another project may have calls under the same id
-    said = _heard([row[-3:] for row in own if row[0] == 1], (row[-2] for row in own if row[0] == 2))
+    marked = [(row[1] > 0, row[-2], row[-1] or "") for row in own if row[0] == 2]
+    said = _heard(
+        [row[-3:] for row in own if row[0] == 1], (call_id for is_detached, call_id, _ in marked if is_detached)
+    )
+    cancel = ledger.why_canceled(why for _, _, why in marked)
     earlier = _earlier(connection, header[1], header[3], upto, history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive_on(connection)(owner))
     events = story.events(*said)
-    return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls, _ending(ending))
+    return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls, _ending(ending), cancel)
 
 
 def turns(
