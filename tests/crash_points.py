@@ -14,6 +14,7 @@ _SIMULATED = "simulation/test_simulation.py::test_a_process_that_is_killed_at_a_
 _WITHOUT = "simulation/test_simulation.py::test_control_without_its_defence_a_crash_point_does_harm"
 _REPORTS, _CALLS, _BAD = "fleet/test_reports.py::", "fleet/test_calls.py::", "fleet/test_bad_commands.py::"
 _DYING, _DISK, _CLOCKS = "record/test_dying_stores.py::", "fleet/test_full_disk.py::", "fleet/test_clocks.py::"
+_TURNS = "gateway/test_turns.py::"
 _NUMBER = re.compile(r"C[0-9]{1,2}")
 
 
@@ -49,8 +50,11 @@ def controls(number: str) -> list[str]:
 POINTS = {
     "C1": Point(
         "a gateway dies while it reads a request",
-        ("gateway/test_turns.py::test_the_same_idempotency_key_gives_the_same_turn",),
-        ("gateway/test_turns.py::test_an_idempotency_key_is_for_one_agent",),
+        (
+            _TURNS + "test_a_server_that_dies_over_half_a_request_has_begun_nothing_and_the_whole_one_begins_one_turn",
+            _TURNS + "test_the_same_idempotency_key_gives_the_same_turn",
+        ),
+        (_TURNS + "test_control_without_a_key_each_request_that_is_repeated_begins_another_turn",),
     ),
     "C2": Point("the model has answered, and nothing of it is kept"),
     "C3": Point(
@@ -65,16 +69,18 @@ POINTS = {
     "C5": Point(
         "the disk of the store is full",
         (
+            _DYING + "test_a_step_that_meets_a_full_disk_is_there_as_a_whole_or_not_at_all",
             "record/test_sqlite_trouble.py::test_a_full_disk_is_said_to_all_who_wait_and_forgotten_once_there_is_room",
             "cli/test_store_trouble.py::test_ask_says_how_to_go_on_and_the_turn_goes_on",
         ),
+        (_DYING + "test_control_without_a_transaction_a_full_disk_leaves_halves_of_a_step",),
     ),
     "C6": Point("the store restarts in a commit, so that its outcome is unknown"),
     "C7": Point("a process dies while a call awaits approval"),
     "C8": Point(
         "a right is taken back after its call was accepted",
         ("cli/test_revoked_grants.py::test_T79_an_approved_call_is_not_run_once_its_right_was_taken_back",),
-        ("cli/test_revoked_grants.py::test_T79_control_what_still_holds_runs",),
+        ("cli/test_revoked_grants.py::test_T79_control_one_who_goes_by_what_was_granted_before_runs_it",),
     ),
     "C9": Point("a call is to be sent, and its process dies before it is"),
     "C10": Point("a command is published, and its relay dies before it knows"),
@@ -90,6 +96,7 @@ POINTS = {
             "edge/test_device.py::test_what_is_stale_expired_unsigned_or_for_another_does_not_run",
             "edge/test_bad_days.py::test_what_waited_when_the_machine_went_off_does_not_run_late",
         ),
+        ("edge/test_device.py::test_control_a_device_that_does_not_ask_how_late_it_is_runs_what_has_expired",),
     ),
     "C15": Point(
         "the broker confirms what a rule of its own makes it drop",
@@ -106,6 +113,7 @@ POINTS = {
             _BAD + "test_a_command_that_does_not_fit_its_card_runs_nothing_and_the_right_one_does",
             _BAD + "test_a_command_that_breaks_a_rule_is_a_result_that_says_so",
         ),
+        (_BAD + "test_control_a_worker_that_only_drops_what_breaks_a_rule_leaves_a_call_of_which_nothing_is_heard",),
     ),
     "C19": Point(
         "a command of an older epoch arrives",
@@ -117,7 +125,7 @@ POINTS = {
             _BAD + "test_a_command_that_does_not_fit_its_card_runs_nothing_and_the_right_one_does",
             _BAD + "test_T62_a_card_of_another_project_is_not_found_over_the_bus",
         ),
-        (_BAD + "test_a_command_that_breaks_a_rule_ends_no_call_that_was_not_sent_to_workers",),
+        (_BAD + "test_control_without_a_look_at_its_card_a_command_that_does_not_fit_it_runs",),
     ),
     "C21": Point("a worker dies after the claim, before it has begun"),
     "C22": Point(
@@ -133,10 +141,17 @@ POINTS = {
         "a tool takes more time, memory, processes, disk or output than it may",
         (
             "sandbox/test_run.py::test_a_command_that_runs_out_of_time_is_ended_and_keeps_its_output",
+            "sandbox/test_run.py::test_a_result_names_the_limit_that_was_hit",
+            "sandbox/test_threats.py::test_T29_no_resource_can_be_exhausted",
             "execute/test_quota.py::test_T29_a_command_takes_its_share_of_the_disk_and_no_more",
             "cli/test_long_output.py::test_T29_a_call_with_endless_output_costs_at_most_32_mib",
         ),
-        ("cli/test_long_output.py::test_T29_control_keeping_all_of_it_would_cost_more",),
+        (
+            "sandbox/test_run.py::test_control_a_command_that_has_time_left_goes_on",
+            "sandbox/test_threats.py::test_T29_control_with_large_limits_the_same_goes_through",
+            "execute/test_quota.py::test_T29_control_without_a_share_a_command_takes_what_it_wants",
+            "cli/test_long_output.py::test_T29_control_keeping_all_of_it_would_cost_more",
+        ),
     ),
     "C25": Point("a worker is paused past its lease, and goes on"),
     "C26": Point("an effect is done, and its result not kept"),
@@ -166,12 +181,15 @@ POINTS = {
     "C34": Point(
         "a report is forged",
         (_REPORTS + "test_T176_a_forged_report_changes_nothing_is_audited_and_does_not_come_again",),
-        (_REPORTS + "test_T176_control_a_report_that_comes_twice_closes_its_call_once",),
+        (_REPORTS + "test_T176_control_without_its_check_a_forged_report_ends_the_call",),
     ),
     "C35": Point(
         "a report names a card that is not there yet",
-        (_REPORTS + "test_a_report_that_is_quicker_than_its_card_is_looked_at_again",),
-        (_REPORTS + "test_a_report_whose_card_never_comes_is_refused_in_the_end",),
+        (
+            _REPORTS + "test_a_report_that_is_quicker_than_its_card_is_looked_at_again",
+            _REPORTS + "test_a_report_whose_card_never_comes_is_refused_in_the_end",
+        ),
+        (_REPORTS + "test_control_a_receiver_that_does_not_look_again_loses_a_report_that_is_quicker_than_its_card",),
     ),
     "C36": Point("a wakeup is lost"),
     "C37": Point("two processes take up the same turn"),
@@ -196,14 +214,20 @@ POINTS = {
     "C43": Point(
         "processes of several versions work together",
         (
+            _BAD + "test_a_command_with_fields_of_a_newer_version_runs",
             "utp/test_messages.py::test_unknown_fields_are_ignored_and_kept",
             "utp/test_messages.py::test_a_version_that_is_not_understood_is_refused_before_anything_else_is_read",
             "loop/test_event_hub.py::test_fields_of_a_newer_version_are_ignored",
         ),
+        (_BAD + "test_control_a_worker_that_knows_all_fields_or_none_ends_calls_of_newer_processes",),
     ),
     "C44": Point(
         "a store is restored from an older backup",
-        (_CALLS + "test_a_store_that_was_restored_shuts_out_what_ran_after_its_backup",),
+        (
+            _CALLS + "test_a_store_that_was_restored_shuts_out_what_ran_after_its_backup",
+            "record/test_restored_stores.py::test_a_process_of_the_time_after_the_backup_changes_nothing",
+        ),
+        ("record/test_restored_stores.py::test_control_without_a_fence_it_writes_into_a_turn_of_another_process",),
     ),
     "C45": Point("everything dies at once"),
     "C46": Point(

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.painter import GRANTED, LESS, MODULE, TOOLS, waiting
 from tests.cli.stage import Stage, scripted
+from toolwire import agent
 from toolwire.cli.entry.exits import Exit
+from toolwire.hub import resuming
 
 
 @pytest.mark.parametrize("what", LESS)
@@ -40,6 +43,20 @@ def test_T79_a_question_goes_on_with_what_still_holds(painter: Inside, tmp_path:
     assert (ended.code, ended.out) == (Exit.DONE, "I may not paint.\n")
     assert "it needs brushes" in str(model.requests[-1]["messages"])
     assert not (tmp_path / "painted").exists()
+
+
+def test_T79_control_one_who_goes_by_what_was_granted_before_runs_it(painter: Inside, tmp_path: Path) -> None:
+    assert painter("call", "paint", "colour=red").code == Exit.WAITING
+    turn, asked = waiting(painter)
+    assert painter("approve", asked).code == Exit.DONE
+    (tmp_path / "toolwire.toml").write_text(LESS["permission"], encoding="utf-8")
+    with (
+        patch.object(resuming, "lacks", lambda *_: ""),
+        patch.object(agent, "grant_of_resumed", lambda had, _now: had),
+    ):
+        assert painter("call", "--resume", turn).code == Exit.DONE
+
+    assert (tmp_path / "painted").read_text() == "red\n"
 
 
 def test_T79_control_what_still_holds_runs(painter: Inside, tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.edge.brokers import AnyBroker, running
 from tests.edge.devices import WAIT_S, Device, Orchestrator, pair
 from toolwire.define.canonical import canonical, digest
+from toolwire.edge.device.clock import SenderClocks
 from toolwire.edge.device.journal import CallJournal
 from toolwire.edge.keys import PrivateKey
 from toolwire.protocol.calls import ToolCall, ToolResult
@@ -166,6 +168,19 @@ async def test_what_is_stale_expired_unsigned_or_for_another_does_not_run(mosqui
         kinds = [event.kind for event in await journal.events()]
     assert sorted(kinds) == ["expired", "not_json", "not_json", "retained", "stale", "unknown_key", "unsigned"]
     assert device.effects == ["4"]
+
+
+async def test_control_a_device_that_does_not_ask_how_late_it_is_runs_what_has_expired(
+    mosquitto: AnyBroker, tmp_path: Path
+) -> None:
+    async with pair(tmp_path, mosquitto) as (device, orchestrator):
+        now = time.time()
+        await orchestrator.settled()
+        late = orchestrator.tool("press", {"button": "1"}, sent_at=now - 60, deadline=now - 30, session="")
+        with patch.object(SenderClocks, "seconds_left", lambda *_: 30.0):
+            report = await orchestrator.ask(late)
+
+    assert (report.status, device.effects) == ("success", ["1"])
 
 
 async def test_a_plain_message_of_the_published_format_is_obeyed_where_the_operator_allows_it(

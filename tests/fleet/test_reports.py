@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import httpx2
 import pytest
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp
 from tests.fleet.conftest import Fleet
 from toolwire.define.service_rows import read_row
 from toolwire.errors import StoreUnavailable
+from toolwire.fleet import reports
 from toolwire.fleet.parcels import command_of, read_parcel
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.reports import CARD_PAUSES_S, REFUSED, ReportReceiver
@@ -225,6 +227,28 @@ FORGED: dict[str, Callable[[ToolCallback], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("another agent", "callback_violations"), ("another channel", "callback_violations"),
+        ("another call's card", "result_card_violations"),
+    ],
+)  # fmt: skip
+async def test_T176_control_without_its_check_a_forged_report_ends_the_call(shop: Shop, name: str, check: str) -> None:
+    turn_id, card = await shop.sent()
+    _, second = await shop.sent()
+    await shop.http("PUT", "result-1", shop.result(card))
+    await shop.http("PUT", "result-2", shop.result(second, "result-2", status="success", result={"hits": 99}))
+    with patch.object(reports, check, lambda *_: ()):
+        await shop.report(*FORGED[name](await shop.callback(card)))
+        result = (await shop.fleet.result(shop.store, turn_id)).result
+
+    assert result is not None
+    assert result.structured == {"hits": 99 if name == "another call's card" else 3}
+    assert await shop.refusals() == []
+
+
 async def test_T176_control_a_report_that_comes_twice_closes_its_call_once(shop: Shop) -> None:
     turn_id, card = await shop.sent()
     await shop.http("PUT", "result-1", shop.result(card))
@@ -423,6 +447,24 @@ async def test_a_report_that_is_quicker_than_its_card_is_looked_at_again(shop: S
 
     ended = (await shop.fleet.card(shop.store, turn_id)).result
     assert (report.settled, before, ended is not None and ended.ok) == (["nak", "ack"], [], True)
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_control_a_receiver_that_does_not_look_again_loses_a_report_that_is_quicker_than_its_card(
+    shop: Shop,
+) -> None:
+    turn_id, card = await shop.sent()
+    message = encode_callback(await shop.callback(card))
+    assert isinstance(message, BusMessage)
+    receiver = ReportReceiver(
+        shop.store, shop.fleet.bus, durable="hasty", project=shop.project, card_pauses_s=()
+    )  # fmt: skip
+    report = Arrived(message)
+    await receiver.handle(report)
+    await shop.http("PUT", "result-1", shop.result(card))
+
+    assert (report.settled, await shop.refusals()) == (["ack"], [("unknown_card", turn_id)])
+    assert (await shop.fleet.card(shop.store, turn_id)).result is None
 
 
 @pytest.mark.parametrize("fleet", ["embedded"], indirect=True)

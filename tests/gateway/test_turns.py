@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -279,6 +280,42 @@ def test_the_same_idempotency_key_gives_the_same_turn(stage: Stage) -> None:
     assert (first.status_code, again.status_code, again.json()["id"]) == (202, 202, first.json()["id"])
     assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_conflict")
     assert len(listed) == len(model.requests) == 1
+
+
+def test_a_server_that_dies_over_half_a_request_has_begun_nothing_and_the_whole_one_begins_one_turn(
+    stage: Stage,
+) -> None:
+    """C1. Its client repeats the request, as often as it likes, under the same key."""
+    body, key = {"question": "Hi"}, {"idempotency-key": "k1"}
+    with scripted("Hello.") as model:
+        with served(stage, model) as server:
+            half_sent(server, json.dumps(body).encode(), key)
+            server.process.kill()
+            server.process.communicate(timeout=LIMIT_S)
+        with served(stage, model) as server:
+            before = server.get("/v1/turns")["data"]
+            begun = {server.post("/v1/turns", body, **key).json()["id"] for _ in range(3)}
+            told = server.events(*begun)
+
+    assert (before, len(begun), names(told)[-1], len(model.requests)) == ([], 1, "turn_ended", 1)
+
+
+def half_sent(server: Served, body: bytes, headers: dict[str, str]) -> None:
+    """Send half of a request that begins a turn, and let the server come to its end."""
+    url = server.http.base_url
+    lines = {"host": url.netloc.decode(), **server.http.headers, **headers, "content-length": str(len(body))}
+    head = "POST /v1/turns HTTP/1.1\r\n" + "".join(f"{name}: {text}\r\n" for name, text in lines.items())
+    with socket.create_connection((url.host, url.port)) as sending:
+        sending.sendall(head.encode() + b"\r\n" + body[: len(body) // 2])
+        server.get("/v1/turns")
+
+
+def test_control_without_a_key_each_request_that_is_repeated_begins_another_turn(stage: Stage) -> None:
+    with scripted("Hello.", "Hello again.") as model, served(stage, model) as server:
+        begun = [server.begin("Hi") for _ in range(2)]
+        told = [names(server.events(turn))[-1] for turn in begun]
+
+    assert (len(set(begun)), told, len(model.requests)) == (2, ["turn_ended"] * 2, 2)
 
 
 def test_requests_at_the_same_moment_begin_and_end_one_turn(stage: Stage) -> None:

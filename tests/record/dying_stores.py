@@ -13,11 +13,13 @@ import sqlite3
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from toolwire.errors import StoreError
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import Dispatch
 from toolwire.record.postgres import PostgresStore
@@ -28,6 +30,8 @@ from .samples import a_call, a_card, a_row, a_turn
 NEVER = 1_000_000
 ROWS, GAP = 60, 4
 PAGE = 4096
+TRIED, ROOM = 16, 6_000
+"""How often a step is accepted on a full disk, each time with so much more room."""
 LEFT = (0, 1, 2, 5, 9)
 """How many more pages the database may take until a checkpoint of its log dies."""
 
@@ -53,19 +57,36 @@ class DyingConnection(sqlite3.Connection):
         return "SELECT 1" if is_bracket and not DyingConnection.has_transactions else sql
 
 
-async def accept(home: Path, killed_before: int) -> None:
-    """Accept a step with two calls, of which one is sent, and die before a statement of that."""
+async def accept(home: Path, killed_before: int = NEVER, room: int | None = None) -> None:
+    """Accept a step with two calls, of which one is sent, and die before a statement of that.
+
+    With `room`, the disk has so many bytes left from then on, until it was tried.
+    """
     async with await SqliteStore.at(home) as store:
         turn, calls = a_turn(), (a_call("call-1"), a_call("call-2"))
         cards = [a_card(call, turn) for call in calls]
         await store.begin(turn)
         DyingConnection.left = killed_before
         sent = Dispatch("default", turn.id, "call-2", cards[1].record_id, turn.epoch, "a.subject", "{}", 0.0, 1e12)
-        await asyncio.gather(
-            store.append_reply(turn, Reply(calls=calls), cards, [a_row("allowed", card) for card in cards]),
-            store.dispatch(sent, [a_row("dispatched", cards[1])]),
-        )
+        with disk_of(home, room):
+            outcomes = await asyncio.gather(
+                store.append_reply(turn, Reply(calls=calls), cards, [a_row("allowed", card) for card in cards]),
+                store.dispatch(sent, [a_row("dispatched", cards[1])]),
+                return_exceptions=True,
+            )
         DyingConnection.left = NEVER
+    assert all(room is not None and isinstance(one, StoreError) for one in outcomes if isinstance(one, Exception))
+
+
+@contextmanager
+def disk_of(home: Path, room: int | None) -> Iterator[None]:
+    """A limit on file size stands for the full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if room is not None:
+        most = (home / "store.db-wal").stat().st_size + room
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def fill(home: Path) -> None:
@@ -123,6 +144,12 @@ def accept_dying(folder: Path) -> Iterator[int]:
             number += 1
 
 
+def accept_without_room(folder: Path) -> Iterator[int]:
+    with patch.object(sqlite3, "connect", partial(sqlite3.connect, factory=DyingConnection)):
+        for number in range(TRIED):
+            yield died(partial(asyncio_run, partial(accept, room=number * ROOM), folder / str(number)))
+
+
 def copy_log_dying(folder: Path) -> Iterator[int]:
     filled = folder / "filled"
     assert died(partial(asyncio_run, fill, filled)) == signal.SIGKILL
@@ -138,6 +165,8 @@ def main(verb: str, folder: str, *server: str) -> None:
     match verb.removeprefix("torn-"):
         case "accept":
             signals = list(accept_dying(Path(folder)))
+        case "full-disk":
+            signals = list(accept_without_room(Path(folder)))
         case "copy-log":
             signals = list(copy_log_dying(Path(folder)))
         case _:

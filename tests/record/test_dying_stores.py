@@ -18,7 +18,7 @@ from toolwire.record.postgres import PostgresStore
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import NOW
-from .dying_stores import GAP, LEFT, ROWS
+from .dying_stores import GAP, LEFT, ROWS, TRIED
 from .samples import a_row
 from .test_audit_chain import tamper
 
@@ -64,6 +64,23 @@ async def test_a_step_whose_process_dies_while_it_is_accepted_is_there_as_a_whol
 async def test_control_without_a_transaction_halves_of_a_step_are_found(tmp_path: Path) -> None:
     died = await deaths("torn-accept", tmp_path)
     found = [await accepted(tmp_path / str(number)) for number in range(len(died))]
+
+    assert set(found) - {NOTHING, WHOLE}
+
+
+async def test_a_step_that_meets_a_full_disk_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    """C5: with ever more room left; what was refused leaves nothing behind."""
+    assert set(await deaths("full-disk", tmp_path)) == {0}
+    found = [await accepted(tmp_path / str(number)) for number in range(TRIED)]
+
+    assert found[0] == NOTHING
+    assert found[-1] == WHOLE
+    assert set(found) == {NOTHING, WHOLE}
+
+
+async def test_control_without_a_transaction_a_full_disk_leaves_halves_of_a_step(tmp_path: Path) -> None:
+    await deaths("torn-full-disk", tmp_path)
+    found = [await accepted(tmp_path / str(number)) for number in range(TRIED)]
 
     assert set(found) - {NOTHING, WHOLE}
 

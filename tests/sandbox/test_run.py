@@ -112,6 +112,18 @@ async def test_a_command_that_runs_out_of_time_is_ended_and_keeps_its_output(box
     assert (ran.limit, ran.exit_code, ran.stdout.text) == ("wall", None, "so far\n")
 
 
+async def test_control_a_command_that_has_time_left_goes_on(box: Sandbox, workspace: Path) -> None:
+    endless = shell("echo so far; until test -e go; do sleep 0.05; done; echo late")
+    async with asyncio.timeout(60):
+        unhurried = asyncio.create_task(box.run(Command(endless, str(workspace), limits=ExecLimits(wall_s=60))))
+        ended = await box.run(Command(endless, str(workspace), limits=ExecLimits(wall_s=1)))
+        (workspace / "go").touch()
+        ran = await unhurried
+
+    assert (ended.limit, ended.stdout.text) == ("wall", "so far\n")
+    assert (ran.limit, ran.stdout.text) == ("", "so far\nlate\n")
+
+
 async def test_long_output_keeps_its_beginning_its_end_and_the_digest_of_all(box: Sandbox, workspace: Path) -> None:
     ran = await box.run(Command(shell("seq 100000"), str(workspace), limits=ExecLimits(output_bytes=2000)))
 

@@ -1,0 +1,52 @@
+"""C44: a store that is restored from an older backup, while processes of the time after that are still at work."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from toolwire.errors import Fenced
+from toolwire.protocol.chat import Note
+from toolwire.protocol.turns import Turn
+from toolwire.record.restoring import FLOOR
+from toolwire.record.sqlite import SqliteStore
+
+from .samples import a_turn
+
+STALE = Note("of a time that the store has never seen")
+
+
+@asynccontextmanager
+async def restored(folder: Path, *, fences: bool) -> AsyncIterator[tuple[SqliteStore, Turn, Turn]]:
+    """A store as its backup had it, with a turn as a process took it over since then, and as one has it now."""
+    home, backup = folder / "home", folder / "backup"
+    async with await SqliteStore.at(home) as store:
+        await store.begin(a_turn(), runs=False)
+    shutil.copytree(home, backup)
+    async with await SqliteStore.at(home) as store:
+        late = (await store.resume(a_turn().id)).opening
+    async with await SqliteStore.at(backup) as store:
+        if fences:
+            await store.fence_restored()
+        yield store, late, (await store.resume(late.id)).opening
+
+
+async def test_a_process_of_the_time_after_the_backup_changes_nothing(tmp_path: Path) -> None:
+    async with restored(tmp_path, fences=True) as (store, late, now):
+        with pytest.raises(Fenced, match="taken over"):
+            await store.append_note(late, STALE)
+        kept = await store.turn(now.id)
+
+    assert (late.epoch, now.epoch) == (2, FLOOR + 2)
+    assert kept.events == ()
+
+
+async def test_control_without_a_fence_it_writes_into_a_turn_of_another_process(tmp_path: Path) -> None:
+    async with restored(tmp_path, fences=False) as (store, late, now):
+        await store.append_note(late, STALE)
+        kept = await store.turn(now.id)
+
+    assert late.epoch == now.epoch
+    assert kept.events == (STALE,)
