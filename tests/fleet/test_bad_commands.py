@@ -105,6 +105,23 @@ async def test_a_command_that_breaks_a_rule_is_a_result_that_says_so(fleet: Flee
 
 
 @pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_call_that_a_worker_began_and_died_over_is_not_said_to_be_unstarted_by_a_broken_command(
+    fleet: Fleet,
+) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    message = await command(fleet, store, turn_id)
+    await store.claim(await fleet.card(store, turn_id), [], owner="a worker that died", until=1.0)
+    await fleet.worker([note])
+    await fleet.bus.publish(says(tool_call_card_id=None)(message))
+
+    result = (await fleet.result(store, turn_id)).result
+    assert result is not None
+    assert result.error is not None
+    assert (result.error.code, fleet.noted) == (Code.OUTCOME_UNKNOWN, [])
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
 async def test_control_a_worker_that_only_drops_what_breaks_a_rule_leaves_a_call_of_which_nothing_is_heard(
     fleet: Fleet,
 ) -> None:

@@ -418,7 +418,8 @@ class ToolWorker:
         with suppress(Fenced, CallHeld):
             held = await self._claim(delivered, replace(card, epoch=epoch))
             message = f"{card.call.name!r} was not started: its command was refused ({why})."
-            result = ToolResult.failed(card.call, Code.INVALID_PARAMS, message)
+            refused = ToolResult.failed(card.call, Code.INVALID_PARAMS, message)
+            result = refused if held.attempt == 1 else unknown(held)  # another worker began it, and died
             await self._store.close(held, result, [AuditRow.about(held, "finished", self._clock(), result=result)])
             await self._wake(held, str(known.get("channel_id", "")))
 
