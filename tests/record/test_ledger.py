@@ -111,6 +111,11 @@ def test_a_turn_is_canceled_once_the_holder_of_one_of_its_calls_was_asked_to_sto
     assert ledger.why_canceled(["", ""]) == ledger.why_canceled([]) == ""
 
 
+def test_a_turn_runs_on_while_it_is_run_under_the_same_epoch() -> None:
+    assert ledger.still_runs(1, RUNS)
+    assert not any(ledger.still_runs(1, kept) for kept in (None, FREE, ENDED, TAKEN))
+
+
 def test_only_the_current_epoch_of_a_turn_that_has_not_ended_changes_it() -> None:
     turn = a_turn()
     for kept in (RUNS, FREE):
