@@ -226,8 +226,12 @@ POINTS = {
         (
             _CALLS + "test_a_store_that_was_restored_shuts_out_what_ran_after_its_backup",
             "record/test_restored_stores.py::test_a_process_of_the_time_after_the_backup_changes_nothing",
+            "record/test_restored_stores.py::test_no_call_after_a_restore_has_the_id_of_one_of_the_lost_time",
         ),
-        ("record/test_restored_stores.py::test_control_without_a_fence_it_writes_into_a_turn_of_another_process",),
+        (
+            "record/test_restored_stores.py::test_control_without_a_fence_it_writes_into_a_turn_of_another_process",
+            "record/test_restored_stores.py::test_control_without_a_fence_two_different_calls_have_one_key",
+        ),
     ),
     "C45": Point("everything dies at once"),
     "C46": Point(

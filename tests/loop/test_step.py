@@ -16,7 +16,7 @@ from toolwire.loop.step import (
     with_own_ids,
 )
 from toolwire.protocol.chat import Message, Note, UserMessage
-from toolwire.protocol.turns import EndReason
+from toolwire.protocol.turns import RESTORED_EPOCHS, EndReason
 
 NOW = 100.0
 
@@ -175,6 +175,13 @@ def test_a_reply_that_is_neither_answer_nor_call_is_sent_back_with_a_word(reply:
     for _ in range(2):
         turn = append_reply(turn, reply)
     assert next_step(turn, NOW) == AskModel(EndReason.FAILURE_LIMIT)
+
+
+@pytest.mark.parametrize(("restores", "mark"), [(0, ""), (1, "_r1"), (2, "_r2")])
+@pytest.mark.parametrize("resumed", [0, 7])
+def test_ids_of_calls_tell_how_often_the_store_was_restored(restores: int, mark: str, resumed: int) -> None:
+    turn = replace(begun(), id="a-turn", epoch=restores * RESTORED_EPOCHS + resumed)
+    assert [call.id for call in with_own_ids(turn, wants("a")).calls] == [f"call_a-turn_1{mark}_1"]
 
 
 @pytest.mark.requirement("loop.text-kept")

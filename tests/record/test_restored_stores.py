@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from toolwire import Agent, tool
 from toolwire.errors import Fenced
 from toolwire.protocol.chat import Note
-from toolwire.protocol.turns import Turn
-from toolwire.record.restoring import FLOOR
+from toolwire.protocol.context import Context
+from toolwire.protocol.turns import RESTORED_EPOCHS, Turn
 from toolwire.record.sqlite import SqliteStore
+from toolwire.testing import ScriptedModel, call
 
 from .samples import a_turn
 
@@ -39,7 +41,7 @@ async def test_a_process_of_the_time_after_the_backup_changes_nothing(tmp_path: 
             await store.append_note(late, STALE)
         kept = await store.turn(now.id)
 
-    assert (late.epoch, now.epoch) == (2, FLOOR + 2)
+    assert (late.epoch, now.epoch) == (2, RESTORED_EPOCHS + 2)
     assert kept.events == ()
 
 
@@ -50,3 +52,37 @@ async def test_control_without_a_fence_it_writes_into_a_turn_of_another_process(
 
     assert late.epoch == now.epoch
     assert kept.events == (STALE,)
+
+
+async def keys_of_a_step_made_twice(folder: Path, *, fences: bool) -> list[str]:
+    """The idempotency keys under which a turn orders things: once, and once more, restored, when it wants another."""
+    keys: list[str] = []
+
+    @tool
+    async def order(what: str, context: Context) -> str:
+        """Order something."""
+        keys.append(context.idempotency_key)
+        return f"{what} is ordered"
+
+    home, backup = folder / "home", folder / "backup"
+    async with await SqliteStore.at(home) as store:
+        turn = await Agent(ScriptedModel(), [order], store=store).begin("Order it")
+    shutil.copytree(home, backup)
+    for place, what in ((home, "tea"), (backup, "milk")):
+        async with await SqliteStore.at(place) as store:
+            if place is backup and fences:
+                await store.fence_restored()
+            await Agent(ScriptedModel(call("order", what=what), "Done."), [order], store=store).resume(turn.id)
+    return keys
+
+
+async def test_no_call_after_a_restore_has_the_id_of_one_of_the_lost_time(tmp_path: Path) -> None:
+    first, second = await keys_of_a_step_made_twice(tmp_path, fences=True)
+
+    assert first != second
+
+
+async def test_control_without_a_fence_two_different_calls_have_one_key(tmp_path: Path) -> None:
+    first, second = await keys_of_a_step_made_twice(tmp_path, fences=False)
+
+    assert first == second

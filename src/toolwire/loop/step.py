@@ -38,7 +38,7 @@ from toolwire.protocol.calls import Problem, ToolCall, ToolResult
 from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, untrusted_sources
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
-from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
+from toolwire.protocol.turns import RESTORED_EPOCHS, Ending, EndReason, Limits, Turn
 
 Echo = tuple[str, ...]
 """The digest of a call's arguments, the tool's name, and how it ended in which words."""
@@ -117,10 +117,15 @@ def within_step(turn: Turn, reply: Reply) -> tuple[Reply, int]:
 
 
 def with_own_ids(turn: Turn, reply: Reply) -> Reply:
-    """The reply with our own ids on its calls: a function of turn, step and place, so never repeated."""
+    """The reply with our own ids on its calls: a function of turn, step and place, so never repeated.
+
+    A turn of a store that was restored may make another call in the same place than it did after the backup.
+    """
     if not reply.calls:
         return reply
     stem = f"call_{turn.id[-12:]}_{turn.iterations + 1}"
+    if turn.epoch >= RESTORED_EPOCHS:
+        stem = f"{stem}_r{turn.epoch // RESTORED_EPOCHS}"
     if len(reply.calls) == 1:  # as nearly always
         return replace(reply, calls=(replace(reply.calls[0], id=f"{stem}_1"),))
     return replace(reply, calls=tuple([replace(call, id=f"{stem}_{n}") for n, call in enumerate(reply.calls, 1)]))

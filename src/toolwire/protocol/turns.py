@@ -18,6 +18,10 @@ from toolwire.protocol.waits import Wait
 NO_MODEL = "none"
 """Stands in the record where a turn that is a single call has no model."""
 
+RESTORED_EPOCHS = 1_000_000
+"""By so much the epochs of open turns rise when their store is restored from a backup: more than a turn is taken over
+in the time that a backup may be old."""
+
 WORKFLOW_MODEL = "workflow:steps"
 """Stands in the record where the steps of a workflow take the place of a model."""
 
