@@ -15,7 +15,9 @@ from toolwire.toolbox.agents.delegation import SubAgents
 from toolwire.toolbox.agents.orchestration_tools import orchestration_tools
 from toolwire.toolbox.agents.workers import SubAgentProfile
 
-GRANT = Grant(tier=Tier.RUN, permissions=frozenset(["session"]), max_calls=1_000, wary=False)
+GRANT = Grant(tier=Tier.RUN, permissions=frozenset(["session"]), max_calls=1_000_000, wary=False)
+"""With so many calls no task is refused for want of them: each gets half of what is left, and the share of one whose
+process was killed before it was kept stays reserved."""
 
 
 class _OwnStore:
