@@ -74,7 +74,8 @@ def _check_log(fleet: "SimulatedFleet") -> None:
     finished = Counter((row.project, row.turn_id, row.call_id) for row in rows if row.event == "finished")
     if twice := [key for key, times in finished.items() if times > 1]:
         fleet.violate(f"calls that finished more than once: {twice}")
-    late = Counter(str(row.detail["card"]) for row in rows if row.event == "late_result" and "card" in row.detail)
+    noted_late = [row for row in rows if row.event == "late_result" and "card" in row.detail]
+    late = Counter((row.project, row.detail["card"]) for row in noted_late)
     if again := [card for card, times in late.items() if times > MOST_RECEIVERS]:
         fleet.violate(f"late reports that were noted more often than there are receivers: {again}")
     held = (row for row in rows if row.event == REFUSED and row.code == "call_held")
