@@ -223,11 +223,15 @@ class Terminal:
     Its standard output can go to the file `out` instead.
     """
 
-    def __init__(self, stage: Stage, *words: str, columns: int = 80, out: Path | None = None, **environ: str) -> None:
+    def __init__(
+        self, stage: Stage, *words: str, columns: int = 80, out: Path | None = None, typed: str = "", **environ: str
+    ) -> None:
+        """What was `typed` is there before the command begins."""
         self.seen = ""
         self._read = 0
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.type(typed)
         shown = slave if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
         self.process = forked.start(
             stage.command(*words),

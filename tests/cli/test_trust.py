@@ -175,8 +175,7 @@ def test_at_a_terminal_the_person_is_asked_once(cloned: Stage, answer: str, code
 
 
 def test_T65_what_was_typed_before_trust_was_asked_for_is_no_answer(cloned: Stage) -> None:
-    with Terminal(cloned, "call", "shout", "words=hi") as terminal:
-        terminal.type("y\ny\n")
+    with Terminal(cloned, "call", "shout", "words=hi", typed="y\ny\n") as terminal:
         terminal.wait_for("until it changes? [y/N]")
         terminal.type("what?\n")
         terminal.wait_for("Answer y or n.")
