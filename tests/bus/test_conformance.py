@@ -351,10 +351,15 @@ class Taker:
         return self.wants
 
 
+async def hand_over(place: Place, message: BusMessage) -> HandoffAnswer:
+    """What a subscriber answers, however busy the machine is."""
+    return await place.bus.hand_over(message, timeout_s=SOON_S)
+
+
 async def test_a_message_that_is_handed_over_is_taken_at_once_and_not_kept(place: Place) -> None:
     message, taker = place.message("hello", CG_Agent_Id="ann"), Taker()
     async with subscribed(place, take=taker):
-        assert await place.bus.hand_over(message) is HandoffAnswer.TAKEN
+        assert await hand_over(place, message) is HandoffAnswer.TAKEN
     await place.bus.publish(place.message("kept"))
     async with subscribed(place) as subscription:
         assert await texts(subscription, 1) == ["kept"]
@@ -363,38 +368,38 @@ async def test_a_message_that_is_handed_over_is_taken_at_once_and_not_kept(place
 
 
 async def test_a_message_that_no_subscriber_wants_is_not_taken(place: Place) -> None:
-    assert await place.bus.hand_over(place.message()) is HandoffAnswer.UNHEARD
+    assert await hand_over(place, place.message()) is HandoffAnswer.UNHEARD
     async with subscribed(place):
-        assert await place.bus.hand_over(place.message()) is HandoffAnswer.UNHEARD
+        assert await hand_over(place, place.message()) is HandoffAnswer.UNHEARD
     async with subscribed(place, take=Taker(wants=False), in_flight=1):
-        assert [await place.bus.hand_over(place.message()) for _ in range(3)] == [HandoffAnswer.BUSY] * 3
-    assert await place.bus.hand_over(place.message()) is HandoffAnswer.UNHEARD
+        assert [await hand_over(place, place.message()) for _ in range(3)] == [HandoffAnswer.BUSY] * 3
+    assert await hand_over(place, place.message()) is HandoffAnswer.UNHEARD
 
 
 async def test_what_is_handed_over_counts_among_what_is_in_flight(place: Place) -> None:
     taker = Taker()
     async with subscribed(place, take=taker, in_flight=2) as subscription:
-        answers = [await place.bus.hand_over(place.message()) for _ in range(3)]
+        answers = [await hand_over(place, place.message()) for _ in range(3)]
         assert answers == [HandoffAnswer.TAKEN, HandoffAnswer.TAKEN, HandoffAnswer.BUSY]
         await place.bus.publish(place.message("kept"))
         await taker.taken[0].ack()
         await taker.taken[0].ack()
         assert (await soon(subscription)).message.data == b"kept"
-        assert await place.bus.hand_over(place.message()) is HandoffAnswer.BUSY
+        assert await hand_over(place, place.message()) is HandoffAnswer.BUSY
 
 
 async def test_subscribers_of_a_durable_name_are_handed_over_a_message_once(place: Place) -> None:
     takers = [Taker(), Taker()]
     async with subscribed(place, take=takers[0]), subscribed(place, take=takers[1]):
         for number in range(10):
-            assert await place.bus.hand_over(place.message(str(number))) is HandoffAnswer.TAKEN
+            assert await hand_over(place, place.message(str(number))) is HandoffAnswer.TAKEN
     assert sorted(one.message.data for taker in takers for one in taker.taken) == [b"%d" % n for n in range(10)]
 
 
 async def test_a_handed_over_message_that_is_refused_comes_again(place: Place) -> None:
     taker = Taker()
     async with subscribed(place, take=taker) as subscription:
-        await place.bus.hand_over(place.message("handed"))
+        await hand_over(place, place.message("handed"))
         await taker.taken[0].nak()
         assert await texts(subscription, 1) == ["handed"]
 
@@ -402,9 +407,9 @@ async def test_a_handed_over_message_that_is_refused_comes_again(place: Place) -
 async def test_a_subscriber_that_drains_takes_no_handoffs_and_waits_for_those_that_it_took(place: Place) -> None:
     taker = Taker()
     async with subscribed(place, take=taker) as subscription:
-        await place.bus.hand_over(place.message())
+        await hand_over(place, place.message())
         assert await subscription.drain(0.0) == 1
-        assert await place.bus.hand_over(place.message()) is not HandoffAnswer.TAKEN
+        assert await hand_over(place, place.message()) is not HandoffAnswer.TAKEN
         draining = asyncio.create_task(subscription.drain(SOON_S))
         await taker.taken[0].ack()
         assert await draining == 0

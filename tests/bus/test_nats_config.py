@@ -135,7 +135,7 @@ async def test_each_role_can_do_its_work(configured: ConfiguredServer) -> None:
         assert await take(orchestrator, REPORTS, "reports") == REPORT
         async with worker.subscribe(TOOLS, durable="workers") as commands:
             await commands.take_handoffs(lambda _: True)
-            assert await orchestrator.hand_over(COMMAND) is HandoffAnswer.TAKEN
+            assert await orchestrator.hand_over(COMMAND, timeout_s=SOON_S) is HandoffAnswer.TAKEN
         await worker.publish(WAKEUP)
         assert await take(orchestrator, "cg.v1r4.acme.*.cmd.agent.*.wakeup", "wakeups") == WAKEUP
 
