@@ -1,5 +1,7 @@
 """A durable call: written down, run, its result written down, in SQLite that survives a loss of power. Wall time.
 
+One that changes nothing is written down with its result.
+
 The floors keep the same promise with nothing else around it: two commits for each call, alone or grouped.
 """
 
@@ -14,12 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from statistics import median
+from typing import Any
 
 from benchmarks.task import functions
+from toolwire import tool
 from toolwire.define.toolbox import Toolbox
 from toolwire.hub.runtime import Runtime
+from toolwire.hub.slots import Slots
 from toolwire.protocol.calls import ToolCall
-from toolwire.protocol.chat import UserMessage
+from toolwire.protocol.chat import Reply, UserMessage
+from toolwire.protocol.tools import Effect
 from toolwire.protocol.turns import Turn
 from toolwire.record.sqlite import SqliteStore
 
@@ -36,7 +42,7 @@ Waiting = tuple[str, tuple[object, ...], "asyncio.Future[None]"]
 
 
 def figures(seconds: float) -> dict[str, float]:
-    """Ours: microseconds of a call alone (p50), and calls per second with 64 in flight."""
+    """Ours: microseconds of a call alone (p50), also of one that changes nothing, and calls a second, 64 in flight."""
     with _folder() as home:
         return asyncio.run(_ours(home, seconds))
 
@@ -64,7 +70,29 @@ async def _ours(home: Path, seconds: float) -> dict[str, float]:
 
         found = {"alone_us": await _alone_us(call, seconds), "per_s": await _per_s(call, seconds)}
         await runtime.close()
-        return found
+        return found | {"pure_alone_us": await _pure_alone_us(store, seconds)}
+
+
+async def _pure_alone_us(store: SqliteStore, seconds: float) -> float:
+    """Microseconds of a model's reply with a call that changes nothing: both are written down with its result."""
+    [lookup] = functions(1)
+    runtime = Runtime(Toolbox.of(tool(effect=Effect.PURE)(lookup)), store)
+    names = frozenset({lookup.__name__})
+    turns: list[Turn] = []
+
+    async def call(_place: int, number: int) -> None:
+        if number % CALLS_OF_A_TURN == 0:
+            turns[:] = [Turn(runtime.new_id(), messages=(UserMessage("Weather?"),))]
+            await store.begin(turns[0])
+        asked = ToolCall(lookup.__name__, {"city": "Rome", "days": 3, "units": "metric"}, id=f"call_{number}")
+        writing: list[asyncio.Task[Any]] = []
+        accepted = await runtime.accept(turns[0], Reply(calls=(asked,)), names, writing=writing)
+        [result] = await runtime.run_early(writing.pop(), turns[0], accepted, Slots(1))
+        assert result.ok, result.text
+
+    found = await _alone_us(call, seconds)
+    await runtime.close()
+    return found
 
 
 async def _grouped(home: Path, seconds: float) -> dict[str, float]:

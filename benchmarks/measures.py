@@ -170,6 +170,10 @@ MEASURES = (
     _durable("durable call, 1 in flight, p50", "µs", "alone_us", "alone_us", "2 commits", Target("≤ 400 µs", 400)),
     _durable("… beside a writer that groups commits", "µs", "alone_us", "grouped_alone_us", "grouping writer", None),
     _durable(
+        "… that changes nothing, with its reply", "µs", "pure_alone_us", "alone_us", "2 commits",
+        Target("≤ 400 µs", 400),
+    ),
+    _durable(
         "durable calls, 64 in flight", "/s", "per_s", "grouped_per_s", "grouping writer",
         Target("≥ 20,000 /s", 20_000, at_least=True),
     ),

@@ -85,9 +85,9 @@ class Forgetful(Noted):
 
     async def open(
         self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
-        begins: Turn | None = None,
+        begins: Turn | None = None, may_wait: bool = False,
     ) -> CallCard:  # fmt: skip
-        return replace(await super().open(card, audit, reserve, begins=begins), attempt=0)
+        return replace(await super().open(card, audit, reserve, begins=begins, may_wait=may_wait), attempt=0)
 
 
 class Noteless(Owners):

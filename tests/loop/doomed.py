@@ -22,18 +22,20 @@ def first() -> str:
     return "first ran"
 
 
-@tool(effect=EFFECT)
-async def second() -> str:
-    """Take effect and never come back."""
-    mark("second")
-    sys.stdout.write("in the tool\n")
-    sys.stdout.flush()
-    await asyncio.Event().wait()
-    return "never"
-
-
 async def main() -> None:
     store = await SqliteStore.at(HOME)
+
+    @tool(effect=EFFECT)
+    async def second() -> str:
+        """Take effect and never come back."""
+        mark("second")
+        while "second" not in [card.call.name for card in await store.calls()]:  # what is pure is so a little later
+            pass
+        sys.stdout.write("in the tool\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+        return "never"
+
     await Agent(ScriptedModel(call("first"), call("second")), [first, second], store=store).ask("go")
 
 

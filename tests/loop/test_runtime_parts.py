@@ -1,6 +1,7 @@
 """The hub's verbs by themselves: single calls, replies that are written down, steps, and what is left at the end."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.events import CallFinished, CallStarted, Event
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.tools import Edge, Effect, Tool
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import ForResult, ForTurn
 from toolwire.record.contract import Reservation
@@ -267,6 +268,73 @@ async def test_only_where_all_calls_are_sent_and_nothing_is_reserved_they_are_no
     assert writing == []
 
 
+class Grouping(Noting):
+    """Changes that come together are made together in it. It notes which may wait."""
+
+    groups_changes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[bool] = []
+
+    async def open(self, *given: Any, may_wait: bool = False, **named: Any) -> CallCard:
+        self.waited.append(may_wait)
+        return await super().open(*given, **named)
+
+    async def append_reply(self, *given: Any, may_wait: bool = False, **named: Any) -> Sequence[CallCard]:
+        self.waited.append(may_wait)
+        return await super().append_reply(*given, **named)
+
+
+async def test_only_replies_whose_calls_all_change_nothing_and_run_here_are_written_down_late() -> None:
+    def named(name: str, **more: Any) -> Tool:
+        return replace(paint, name=name, **{"effect": Effect.PURE} | more)
+
+    tools = [
+        named("look"),
+        named("note", effect=Effect.IDEMPOTENT),
+        named("ask", requires_confirmation=True),
+        named("leave", after_execution=DETACHES.after_execution),
+        named("reach", target=Edge("site")),
+    ]
+    for names, reserve, waits in (
+        (["look", "look"], None, True),
+        (["look", "note"], None, False),
+        (["ask", "look"], None, False),
+        (["look", "leave"], None, False),
+        (["look", "reach"], None, False),
+        (["look", "nothing"], None, False),
+        (["look"], no_more_than(5), False),
+    ):
+        runtime, writing = runtime_of(*tools, store=(store := Grouping())), list[asyncio.Task[Any]]()
+        await store.begin(TURN)
+        calls = [ToolCall(name, {}, f"{place}") for place, name in enumerate(names)]
+        await accepted(runtime, *calls, reserve=reserve, writing=writing)
+        assert (store.waited, len(writing)) == ([waits], int(waits))
+        await asyncio.gather(*writing)
+    await accepted(runtime, ToolCall("look", {}, "again"))
+    assert store.waited == [False, False], "it is waited for"
+    quick = runtime_of(*tools)
+    await quick.store.begin(TURN)
+    await accepted(quick, ToolCall("look", {}, "0"), writing=writing)
+    assert len(writing) == 0, "nothing takes long there"
+
+
+async def test_only_a_single_call_whose_turn_begins_with_it_is_written_down_late() -> None:
+    look = replace(paint, name="look", effect=Effect.PURE)
+    for name, begins, reserve, waits in (
+        ("look", TURN, None, True),
+        ("look", None, None, False),
+        ("look", TURN, no_more_than(5), False),
+        ("paint", TURN, None, False),
+    ):
+        runtime = runtime_of(look, paint, store=(store := Grouping()))
+        if begins is None:
+            await store.begin(TURN)
+        result = await runtime.execute(ToolCall(name, {}, "c"), TURN, None, reserve, begins=begins)
+        assert (result.text, store.waited) == ("painted", [waits])
+
+
 async def test_what_is_sent_while_it_is_written_down_is_tried_again_once_it_is_on_record() -> None:
     """Its turn hears of what went wrong with the writing first."""
 
@@ -288,7 +356,7 @@ async def test_what_is_sent_while_it_is_written_down_is_tried_again_once_it_is_o
     await runtime.store.begin(TURN)
     [one] = await accepted(runtime, ToolCall("launch", {}, "c"))
     with pytest.raises(Suspended):
-        await runtime.run_sent(asyncio.create_task(writes()), TURN, [one], Slots(1))
+        await runtime.run_early(asyncio.create_task(writes()), TURN, [one], Slots(1))
     assert (written.is_set(), len(fleet.sent)) == (True, 1)
 
     async def fails() -> None:
@@ -298,7 +366,7 @@ async def test_what_is_sent_while_it_is_written_down_is_tried_again_once_it_is_o
     await again.store.begin(TURN)
     [one] = await accepted(again, ToolCall("launch", {}, "c"))
     with pytest.raises(StoreUnavailable, match="the writing failed"):
-        await again.run_sent(asyncio.create_task(fails()), TURN, [one], Slots(1))
+        await again.run_early(asyncio.create_task(fails()), TURN, [one], Slots(1))
 
 
 async def test_a_process_that_goes_on_with_a_turn_takes_its_calls_up_as_they_are_on_record() -> None:

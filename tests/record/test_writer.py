@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from toolwire.errors import StoreUnavailable
+from toolwire.errors import StoreError, StoreUnavailable
+from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow
 from toolwire.record import schema
 from toolwire.record.owners import Owners
@@ -112,6 +113,69 @@ async def test_a_change_that_is_alone_and_slow_is_told_once_it_is_durable(store:
     assert not disk.held_the_loop
     assert result == success(card.call)
     assert [kept.result for kept in await store.calls()] == [result]
+
+
+@pytest.fixture
+async def patient(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[tuple[SqliteStore, list[int]]]:
+    """A store that holds changes back for as long as the test lasts; and how many each commit had."""
+    home, commits = tmp_path / "home", list[int]()
+    owners, warm = Owners(home / "owners"), WarmLog(home / "logs", lambda: NOW)
+    writer = Writer(home / "store.db", disk.connect, warm.add, owners, moment_s=600.0)
+    writer.watch_commits(lambda changes, _: commits.append(changes))
+    connect = partial(schema.connect, home / "store.db", busy_timeout_s=5.0)
+    parts: Any = {"warm": warm, "owners": owners, "writer": writer}
+    async with SqliteStore(home, home / "store.db", connect, lambda: NOW, **parts) as opened:
+        yield opened, commits
+
+
+async def test_what_may_wait_is_made_durable_with_what_comes_next(patient: tuple[SqliteStore, list[int]]) -> None:
+    store, commits = patient
+    cards = [a_card(a_call(name), a_turn(), attempt=1) for name in ("c1", "c2", "c3")]
+    opening = [
+        asyncio.create_task(store.open(cards[0], [a_row("first")], begins=a_turn(), may_wait=True)),
+        asyncio.create_task(store.append_reply(a_turn(), Reply("so"), cards[1:], [], may_wait=True)),
+    ]
+    await asyncio.wait(opening, timeout=0.05)
+    assert (commits, [one.done() for one in opening]) == ([], [False, False])
+
+    result = await store.close(cards[0], success(cards[0].call), [a_row("second")])
+    assert (result, commits, [one.done() for one in opening]) == (success(cards[0].call), [3], [True, True])
+    assert [row.event for row in await store.audit_log()] == ["first", "second"]
+    assert {card.call.id: card.result for card in await store.calls()} == {"c1": result, "c2": None, "c3": None}
+
+    await store.close(cards[1], success(cards[1].call), [])
+    assert commits == [3, 1]
+
+
+async def test_what_may_wait_and_is_followed_by_several_goes_with_all_of_them(
+    patient: tuple[SqliteStore, list[int]],
+) -> None:
+    store, commits = patient
+    waits = asyncio.create_task(store.append_reply(a_turn(), Reply("so"), [], [], may_wait=True))
+    begins = asyncio.create_task(store.begin(a_turn()))
+    await asyncio.gather(begins, store.audit([a_row("a")]), store.audit([a_row("b")]), return_exceptions=True)
+    assert commits == [4]
+    with pytest.raises(StoreError, match="no turn"):  # it was handed over first, and its turn began behind it
+        await waits
+
+
+async def test_what_may_wait_is_kept_where_nothing_follows_but_the_end(
+    tmp_path: Path, patient: tuple[SqliteStore, list[int]]
+) -> None:
+    store, commits = patient
+    opening = asyncio.create_task(store.open(a_card(a_call("c1")), [], may_wait=True))
+    await asyncio.sleep(0)
+    await store.close_store()
+    await opening
+    assert commits == [1]
+    async with await SqliteStore.at(tmp_path / "home") as again:
+        assert [card.call.id for card in await again.calls()] == ["c1"]
+
+
+async def test_what_may_wait_and_is_not_followed_is_written_after_a_moment(store: SqliteStore) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        kept = await store.open(a_card(a_call("c1")), [], may_wait=True)
+    assert [card.record_id for card in await store.calls()] == [kept.record_id]
 
 
 async def test_a_loop_that_is_canceled_while_a_commit_is_slow_leaves_a_durable_change(

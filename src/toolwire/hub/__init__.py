@@ -4,7 +4,7 @@ Read it in the order in which things happen:
 
 1. `turn_loop` asks `loop.step` what a turn needs next: the model, its calls, or nothing more.
 2. `runtime` has the verbs: accept a reply, run its calls, execute a single call. Each takes a few lines.
-3. `judging` decides about calls and makes their cards, which are written down before any of them runs.
+3. `judging` decides about calls and makes their cards, which are written down before any of them takes effect.
 4. `journey` sees each call to its one result: approval, a free slot, a claim, the run, the result on record.
 5. `approvals` and `approved_files` decide about a call that needs approval; `allowance` limits what is spent.
 6. `provenance` marks what an untrusted turn writes; `results` says what the model is shown.

@@ -23,7 +23,7 @@ from toolwire.protocol.calls import Allowed, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.events import Emit
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.tools import USUAL, Grant, Tool
+from toolwire.protocol.tools import USUAL, Effect, Grant, InProcess, Tool
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Reservation
 
@@ -87,9 +87,10 @@ class Runtime(Services):
     ) -> ToolResult:
         heed_password(self, call)
         [one] = judge(self, turn, (call,), None)
-        if reserve is None and turn.epoch == 1 and self._sends_all([one]):
-            opening = await _begun(self.store.open(one.card, [decision_row(one)], begins=begins))
-            [result] = await self.run_sent(opening, turn, [one], Slots(1), emit, conclusion)
+        is_new = begins is not None and self._may_be_kept_late([one])
+        if reserve is None and turn.epoch == 1 and (is_new or self._sends_all([one])):
+            opening = await _begun(self.store.open(one.card, [decision_row(one)], begins=begins, may_wait=is_new))
+            [result] = await self.run_early(opening, turn, [one], Slots(1), emit, conclusion)
             return result
         kept = await self.store.open(one.card, [decision_row(one)], reserve, begins=begins)
         if kept.record_id != one.card.record_id:
@@ -108,10 +109,10 @@ class Runtime(Services):
         reserve: Reservation | None = None,
         writing: "list[asyncio.Task[Any]] | None" = None,
     ) -> list[Accepted]:
-        """Judge the calls of a reply and write reply and calls down together, before any of them runs.
+        """Judge the calls of a reply and write reply and calls down together, before any of them takes effect.
 
-        Where all of them are sent to other processes, what writes them down is put into `writing`, if that is given,
-        and not waited for: that they are sent is kept in the same transaction. See `run_sent`.
+        Where they may run before they are written down, what writes them is put into `writing`, if that is given, and
+        not waited for: see `run_early`.
 
         With `reserve`, those are refused that the day has no room for. Of a reply with too many calls, the last is
         refused for itself and all that were `left_out`.
@@ -123,15 +124,11 @@ class Runtime(Services):
         for one in accepted:  # nearly always one: for so few, `map` costs more than it saves
             cards.append(one.card)
             rows.append(decision_row(one))
-        if (
-            self.dispatcher is not None
-            and writing is not None
-            and reserve is None
-            and accepted
-            and self._sends_all(accepted)
-        ):
-            writing.append(await _begun(self.writes.append_reply(turn, reply, cards, rows)))
-            return accepted
+        if writing is not None and reserve is None and accepted:
+            is_late = self._may_be_kept_late(accepted)
+            if is_late or self._sends_all(accepted):
+                writing.append(await _begun(self.writes.append_reply(turn, reply, cards, rows, may_wait=is_late)))
+                return accepted
         kept = await self.writes.append_reply(turn, reply, cards, rows, reserve)
         return accepted if reserve is None else list(map(as_kept, accepted, kept))
 
@@ -154,11 +151,28 @@ class Runtime(Services):
             for one in accepted
         )
 
-    async def run_sent(
+    def _may_be_kept_late(self, accepted: Sequence[Accepted]) -> bool:
+        """Whether these calls are written down with their results, if those come soon.
+
+        They change nothing and run in this process: if it dies before, nobody has heard of them.
+        """
+        return self.writes.groups_changes and all(
+            type(one.decision) is Allowed
+            and one.card.effect == Effect.PURE
+            and one.card.agreed is USUAL
+            and type(one.decision.tool.target) is InProcess
+            for one in accepted
+        )
+
+    async def run_early(
         self, writing: "asyncio.Task[Any]", turn: Turn, accepted: Sequence[Accepted], slots: Slots,
         emit: Emit | None = None, conclusion: Conclusion | None = None,
     ) -> tuple[ToolResult, ...]:  # fmt: skip
-        """The same as `run` for calls that are being written down: the store takes what it is given in this order."""
+        """The same as `run` for calls that are being written down.
+
+        They are all sent to other processes, which is kept in the same transaction, or change nothing. The store takes
+        what it is given in this order.
+        """
         try:
             try:
                 return await self.run(turn, accepted, slots, emit, conclusion)

@@ -292,7 +292,7 @@ class Runner:
             accepted = self._accepted = self._allowance.within(turn, accepted)
         began = perf_counter() if len(accepted) > 1 else 0.0
         if self._writing:
-            results = await runtime.run_sent(self._writing.pop(), turn, accepted, slots, emit)
+            results = await runtime.run_early(self._writing.pop(), turn, accepted, slots, emit)
         else:
             results = await runtime.run(turn, accepted, slots, emit)
         if began:

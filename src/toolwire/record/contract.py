@@ -252,9 +252,11 @@ class TurnStore(Protocol):
 
     async def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
-        reserve: Reservation | None = None,
+        reserve: Reservation | None = None, *, may_wait: bool = False,
     ) -> Sequence[CallCard]:  # fmt: skip
         """Keep a model's reply together with the cards of its calls. A card with a result is closed at once.
+
+        What `may_wait` is kept together with what is written next, or after a moment.
 
         Every other card costs its agent one call of the day, unless it is closed as one that did not run. With
         `reserve` there is one audit row for each card, and cards beyond the day come back with the result of a refusal.
@@ -333,12 +335,12 @@ class CallStore(Protocol):
 
     async def open(
         self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
-        begins: Turn | None = None,
+        begins: Turn | None = None, may_wait: bool = False,
     ) -> CallCard:  # fmt: skip
         """Write a call down before it runs, and give back what is kept under its (turn, call) identity.
 
-        A new card counts and may be refused as in `append_reply`. A turn that `begins` with it is written down
-        together with it, as `begin` does it.
+        A new card counts, may wait and may be refused as in `append_reply`. A turn that `begins` with it is written
+        down together with it, as `begin` does it.
 
         The card kept first wins: it comes back with its attempt and, if it has ended, its result, but with the
         caller's epoch and without the token of its holder. A card may be opened as claimed, with an attempt of 1 and
@@ -892,6 +894,11 @@ class Store(
     Every project has ids of its own. Writes name their project in what is written; other methods take one, and without
     it look in all projects. An id that several of them use has to be asked for with its project.
     """
+
+    @property
+    def groups_changes(self) -> bool:
+        """Whether changes that come together are made durable together, which takes less time."""
+        ...
 
     @property
     def clock(self) -> Callable[[], float]:

@@ -158,6 +158,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
     """
 
     _owner = _STORE
+    groups_changes = False
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
 
     async def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
-        reserve: Reservation | None = None,
+        reserve: Reservation | None = None, *, may_wait: bool = False,  # noqa: ARG002 -- nothing takes long here
     ) -> Sequence[CallCard]:  # fmt: skip
         kept, known = self._held(turn), self._cards.get((turn.project, turn.id), _NO_CARDS)
         for card in cards if known else ():
@@ -256,7 +257,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
 
     async def open(
         self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
-        begins: Turn | None = None,
+        begins: Turn | None = None, may_wait: bool = False,  # noqa: ARG002 -- nothing takes long here
     ) -> CallCard:  # fmt: skip
         if begins is not None:
             await self.begin(begins)

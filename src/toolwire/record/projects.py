@@ -74,6 +74,7 @@ class ProjectStore:
         self.whole = whole
         self.project = project
         self.clock = whole.clock
+        self.groups_changes = whole.groups_changes
         # Every call comes through these.
         self._append_reply, self._open, self._close = whole.append_reply, whole.open, whole.close
 
@@ -86,7 +87,7 @@ class ProjectStore:
 
     def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
-        reserve: Reservation | None = None,
+        reserve: Reservation | None = None, *, may_wait: bool = False,
     ) -> Doing[Sequence[CallCard]]:  # fmt: skip
         own = self.project  # every reply and every result comes through, so the loops are written out
         if turn.project != own:
@@ -97,7 +98,7 @@ class ProjectStore:
         for row in audit:
             if row.project != own:
                 self._only(row.project)
-        return self._append_reply(turn, reply, cards, audit, reserve)
+        return self._append_reply(turn, reply, cards, audit, reserve, may_wait=may_wait)
 
     def append_note(self, turn: Turn, note: Note) -> Doing[None]:
         self.require(turn)
@@ -105,10 +106,10 @@ class ProjectStore:
 
     def open(
         self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
-        begins: Turn | None = None,
+        begins: Turn | None = None, may_wait: bool = False,
     ) -> Doing[CallCard]:  # fmt: skip
         self.require(card, *audit, *(() if begins is None else (begins,)))
-        return self._open(card, audit, reserve, begins=begins)
+        return self._open(card, audit, reserve, begins=begins, may_wait=may_wait)
 
     def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,

@@ -123,6 +123,8 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
     ends, is released, or that store's process is gone. Open with `await SqliteStore.at(home)`.
     """
 
+    groups_changes = True
+
     def __init__(
         self,
         home: Path,
@@ -254,15 +256,17 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         row = await self._opening_row(turn, runs=False)
         await self._writer.write(partial(changes.begin, key=turn_key(turn), row=row), _whose(turn))
 
-    async def _begin(self, turn: Turn, first: OpenCard | None = None) -> Any:
+    async def _begin(self, turn: Turn, first: OpenCard | None = None, may_wait: bool = False) -> Any:
         """Begin a turn that this store runs, with its first call if it is given; what came of that."""
         row, key = await self._opening_row(turn), turn_key(turn)
         run_already = self._runs.get(key)
         self._runs[key] = _Run(turn.epoch, self._monotonic(), self._owners.lapses)
         try:
             begin = partial(changes.begin, key=key, row=row, first=first)
-            made, lapses = await self._writer.write(partial(_leased, change=begin, owners=self._owners), _whose(turn))
-            self._runs[key] = self._runs[key]._replace(lapses=lapses)
+            leased = partial(_leased, change=begin, owners=self._owners)
+            made, lapses = await self._writer.write(leased, _whose(turn), may_wait=may_wait)
+            if (run := self._runs.get(key)) is not None:  # otherwise it has ended with its call
+                self._runs[key] = run._replace(lapses=lapses)
             return made
         except BaseException:
             if run_already is None:
@@ -318,9 +322,9 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
 
     async def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
-        reserve: Reservation | None = None,
+        reserve: Reservation | None = None, *, may_wait: bool = False,
     ) -> Sequence[CallCard]:  # fmt: skip
-        kept = await self._say(turn, reply, cards, audit, reserve)
+        kept = await self._say(turn, reply, cards, audit, reserve, may_wait)
         return cards if reserve is None else [one.card for one in kept]
 
     async def append_note(self, turn: Turn, note: Note) -> None:
@@ -328,12 +332,12 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
 
     async def open(
         self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None, *,
-        begins: Turn | None = None,
+        begins: Turn | None = None, may_wait: bool = False,
     ) -> CallCard:  # fmt: skip
         change = open_card(card, audit, self._now(), reserve)
         if begins is None:
-            return await self._writer.write(change, _whose(card))
-        opened: CallCard = await self._begin(begins, change)
+            return await self._writer.write(change, _whose(card), may_wait=may_wait)
+        opened: CallCard = await self._begin(begins, change, may_wait)
         return opened
 
     async def claim(
@@ -840,6 +844,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         cards: Sequence[CallCard],
         audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
+        may_wait: bool = False,
     ) -> Sequence[OpenCard]:
         now = self._now()
         row, sums = said_row(turn, message, now.at), sums_with(turn, message)
@@ -848,7 +853,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
             changes.say, turn=turn, row=row, cards=new, audit=audit_rows(audit), sums=sums, now=now,
             ran_s=self._ran_s(turn), reserve=reserve,
         )  # fmt: skip
-        return await self._writer.write(say, _whose(turn))
+        return await self._writer.write(say, _whose(turn), may_wait=may_wait)
 
     async def _on_files(self, work: Callable[[], T]) -> T:
         try:

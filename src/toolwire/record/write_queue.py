@@ -87,7 +87,8 @@ class WriteQueue:
 class ChangeGroup:
     """Changes of one loop that are handed over together, and what comes of them."""
 
-    __slots__ = ("_answered", "_lock", "_turnstile", "changes", "futures", "inside", "is_awaited", "loop", "outcomes")
+    __slots__ = ("_answered", "_lock", "_turnstile", "_waits", "changes", "futures", "inside", "is_awaited", "loop",
+                 "outcomes")  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, turnstile: WriteQueue) -> None:
         self.loop = loop
@@ -98,6 +99,7 @@ class ChangeGroup:
         self.futures: list[asyncio.Future[Any]] = []
         self.outcomes: Sequence[Any] | None = None
         self.is_awaited = False
+        self._waits: asyncio.TimerHandle | None = None
         self._lock = threading.Lock()
         self._answered = threading.Lock()
         self._answered.acquire()
@@ -109,6 +111,18 @@ class ChangeGroup:
         self.futures.append(future)
         self.inside += inside
         return future
+
+    def wait(self, most_s: float, pass_on: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+        """On the loop: let the group wait for more changes, so long at most."""
+        self._waits = self.loop.call_later(most_s, pass_on, self.loop)
+
+    def ends_wait(self) -> bool:
+        """Whether the group has waited until now; from now on it does so no more."""
+        waits, self._waits = self._waits, None
+        if waits is None:
+            return False
+        waits.cancel()
+        return True
 
     def stand_still(self, most_s: float) -> bool:
         """On the loop: wait until the group is answered, so long at most. If it is not, the loop is woken for it."""

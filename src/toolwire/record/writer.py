@@ -32,6 +32,8 @@ FEW = 8
 STANDSTILL_S = 0.0015
 """So long a loop may stand still for a commit: a little less than the 2 ms that were promised."""
 LONGEST_PAUSE_S = 1.0
+MOMENT_S = 0.001
+"""So long a change that may wait is held back for what comes next."""
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
 MOST_RETRIED = 10_000
 LONG_LOG_PAGES = 1500
@@ -64,13 +66,16 @@ class Writer:
         *,
         near: bool = True,
         share: int = SHARE,
+        moment_s: float = MOMENT_S,
         name: str = "",
     ) -> None:
         """`near` says that a commit may be quick enough for a loop to wait for it; `share` is what an agent may write.
 
-        What is audited goes into the chain of this `name`, and what is owned belongs to the owner of `liveness`.
+        A change that may wait does so for `moment_s`. What is audited goes into the chain of this `name`, and what is
+        owned belongs to the owner of `liveness`.
         """
         self._share = share
+        self._moment_s = moment_s
         self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, WriteQueue] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turnstile: WriteQueue
@@ -96,16 +101,19 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="toolwire-store-writer", daemon=True)
         self._thread.start()
 
-    def write(self, change: Callable[[Transaction], T | StoreError], whose: Any = None) -> Awaitable[T]:
+    def write(
+        self, change: Callable[[Transaction], T | StoreError], whose: Any = None, *, may_wait: bool = False
+    ) -> Awaitable[T]:
         """Wait until the change is durable and give back what came of it. Raises StoreError when it was refused.
 
-        Of the changes of one agent only so many are handed on at once; `whose` names it.
+        Of the changes of one agent only so many are handed on at once; `whose` names it. What `may_wait` is made
+        durable with what this loop writes next, if that comes soon.
         """
         loop = asyncio.get_running_loop()
         turnstile = self._turnstile if loop is self._loop else self._turnstile_of(loop)
         if (place := turnstile.enter(whose, loop)) is not None:
             return self._write_in_line(change, whose, place)
-        return self._hand_over(change, loop, (whose,))
+        return self._hand_over(change, loop, (whose,), may_wait)
 
     async def _write_in_line(
         self, change: Callable[[Transaction], T | StoreError], whose: Any, place: "asyncio.Future[None]"
@@ -173,23 +181,34 @@ class Writer:
         return found
 
     def _hand_over(
-        self, change: Callable[[Transaction], T | StoreError], loop: asyncio.AbstractEventLoop, inside: tuple[Any, ...]
+        self,
+        change: Callable[[Transaction], T | StoreError],
+        loop: asyncio.AbstractEventLoop,
+        inside: tuple[Any, ...],
+        may_wait: bool = False,
     ) -> "asyncio.Future[T]":
         """Give a change to the thread. Whose place it took is `inside`, until the change is answered."""
         with self._lock:
-            if (group := self._pending.get(loop)) is not None:  # others are ready as well
-                return group.add(change, inside)
-            if self._closed:
-                for whose in inside:
-                    self._turnstile_of(loop).leave(whose)
-                raise StoreUnavailable(f"{self._path} was closed; open the store again")
-            group = ChangeGroup(loop, self._turnstile_of(loop))
-            future = group.add(change, inside)
+            group = self._pending.get(loop)
+            if group is not None:
+                future = group.add(change, inside)
+                if may_wait or not group.ends_wait():  # others are ready as well
+                    return future
+            else:
+                if self._closed:
+                    for whose in inside:
+                        self._turnstile_of(loop).leave(whose)
+                    raise StoreUnavailable(f"{self._path} was closed; open the store again")
+                group = self._pending[loop] = ChangeGroup(loop, self._turnstile_of(loop))
+                future = group.add(change, inside)
+                if may_wait:
+                    group.wait(self._moment_s, self._pass_on)
+                    return future
             is_alone = self._is_quiet(loop)
             if is_alone:
+                del self._pending[loop]
                 self._send(group)
             else:
-                self._pending[loop] = group
                 loop.call_soon(self._pass_on, loop)
         if is_alone:
             self._stand_still(group)
@@ -222,6 +241,7 @@ class Writer:
             group = self._pending.pop(loop, None)
             if group is None:  # the store was closed meanwhile
                 return
+            group.ends_wait()
             self._stood_still_s = 0.0
             is_here = self._may_write_on(loop)
             if not is_here:
