@@ -74,7 +74,7 @@ IMPURE = frozenset(
 BUILTINS_OF_IO = frozenset(["open", "input", "print", "breakpoint"])
 CLOCKS = frozenset(["now", "utcnow", "today"])
 ALLOWED = {
-    "protocol.checked": {"os", "pathlib.Path"},  # what a caller gives as a folder may be any PathLike; none is opened
+    "protocol.checked": {"os"},  # what a caller gives as a folder may be any PathLike; none is opened
     "define.conversion": {"sys"},  # which Python this is
     "define.signatures": {"sys"},  # the frame of the caller, where annotations name local classes
 }

@@ -1,7 +1,7 @@
 """From the terminal to `Agent.ask`: the files of ours that a reader has to pass, in the order of the journey.
 
-The aim was 30: decision 33 says what is made before the question is asked, and what with its first use. A file that
-only holds two ideas together would be one less here, and no less to read.
+Decision 33 says what is made before the question is asked, and what with its first use. A file that only holds two
+ideas together would be one less here, and no less to read.
 """
 
 import json
@@ -34,7 +34,6 @@ WAY_IN = {
     "assemble/stores.py": "the store of the settings",
     "assemble/state_ownership.py": "a record that someone else made is refused, a new one is signed",
     "record/sqlite.py": "`SqliteStore.at`",
-    "protocol/checked.py": "what checks the fields of values",
     "record/schema.py": "tables are made or migrated",
     "record/projects.py": "what one project sees of the store",
     # The agent.

@@ -1,18 +1,23 @@
 """Settings: layers, origins, and the sentences people read when something is wrong."""
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Autonomy
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 from toolwire.settings import Layer, Settings, describe, load
+from toolwire.settings.schema import BudgetSettings, GrantSettings, LoopSettings
+from toolwire.settings.sections import SettingField
 
 
 @pytest.fixture
@@ -50,6 +55,28 @@ def test_without_any_layer_the_defaults_are_those_of_the_nouns(project: Path) ->
     assert settings.grant(project) == Grant(permissions=frozenset({"file_read"}), roots=(str(project),))
     assert settings.home(project) == project / ".toolwire"
     assert settings.origin("loop.iterations").layer is Layer.BUILT_IN
+
+
+@pytest.mark.parametrize("edge", [min, max])
+def test_what_a_setting_takes_its_value_takes_too(project: Path, edge: Callable[[list[Any]], Any]) -> None:
+    """Settings are not checked again when they become a grant, limits or a budget; the constructors of these check."""
+    flags = {
+        f"{section}.{name}": edge(values)
+        for section, kind in (("loop", LoopSettings), ("budget", BudgetSettings), ("grant", GrantSettings))
+        for name, field in kind.fields.items()
+        if (values := _bounds(field))
+    }
+    settings = load(project, {}, flags)
+
+    for value in (settings.limits(), settings.day(), settings.grant(project)):
+        assert value is not None
+        assert type(value)(**asdict(value)) == value
+
+
+def _bounds(field: SettingField) -> list[Any]:
+    """The least and the most that a numeric setting takes; nothing for any other."""
+    least = field.ge if field.gt is None else field.gt + 1e-9
+    return [] if least is None else [least, least if field.le is None else field.le]
 
 
 def test_each_layer_is_stronger_than_the_one_before_it(project: Path, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct, StructMeta
@@ -101,13 +100,6 @@ def folders(item: Any) -> tuple[str, ...]:
     if isinstance(listed, (list, tuple, set, frozenset)):
         listed = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in listed]
     return tuple(_texts(listed, "folders"))
-
-
-def folder(item: Any) -> Path:
-    """One folder, as text or as a path; `~` stands for the user's home."""
-    if not isinstance(item, (str, os.PathLike)) or not os.fspath(item):
-        raise TypeError(f"a folder is named by text or a Path, not by {describe_value(item)}")
-    return Path(item).expanduser()
 
 
 def _texts(item: Any, what: str) -> Iterable[str]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolwire.lazy import lazy_module
+from toolwire.protocol.checked import describe_value
 from toolwire.protocol.files import UntrustedState
 from toolwire.protocol.obeyed import OWN_STATE
 
@@ -95,6 +96,13 @@ def open_own(folder: Path | str, *, above: int | None = None, where: str = "") -
     With `above`, `folder` is a name in that open folder, and `where` its real path. Raises UntrustedState and OSError.
     """
     return _opened(folder, above, where or real_path(folder), must_be_own=True)
+
+
+def named_folder(home: object) -> Path:
+    """The folder that a program names for a record; `~` stands for the user's home. Raises TypeError for no name."""
+    if not isinstance(home, (str, os.PathLike)) or not os.fspath(home):
+        raise TypeError(f"a folder is named by text or a Path, not by {describe_value(home)}")
+    return Path(home).expanduser()
 
 
 def prepare(folder: Path) -> None:

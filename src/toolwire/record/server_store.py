@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from toolwire.protocol.checked import folder
 from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.faults import to_store_error
 from toolwire.record.lease_rows import LeaseRows, suspended_too
 from toolwire.record.owners import Owners, owners_in_use
-from toolwire.record.ownership import prepare, writer_name
+from toolwire.record.ownership import named_folder, prepare, writer_name
 from toolwire.record.sqlite import Clocks, SqliteStore
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
@@ -40,7 +39,8 @@ class ServerStore(SqliteStore):
         lease_s: float,
         bodies: BodyStore | BodyPlace,
     ) -> Self:
-        return await asyncio.to_thread(cls._reach, address, connect, migrate, folder(home), clocks, lease_s, bodies)
+        place = named_folder(home)
+        return await asyncio.to_thread(cls._reach, address, connect, migrate, place, clocks, lease_s, bodies)
 
     @classmethod
     def _reach(

@@ -18,7 +18,6 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
-from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
@@ -68,7 +67,7 @@ from toolwire.record.faults import to_store_error
 from toolwire.record.ledger import Claim
 from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners, owners_in_use
-from toolwire.record.ownership import open_folder, prepare, signature
+from toolwire.record.ownership import named_folder, open_folder, prepare, signature
 from toolwire.record.reader import BatchedReads, Reader, ThreadCache
 from toolwire.record.record_store import SqliteRecordStore
 from toolwire.record.retention import AT_FULL_SPEED, AuditCut, KeepLimits, Pruned, PrunePace, Retention
@@ -180,7 +179,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         when its process is gone, or has given no sign of life for `lease_s`. Large bodies lie in the folder, in the
         database, or where `bodies` keeps them, which then has to prune them, too.
         """
-        home = folder(home)
+        home = named_folder(home)
         path = home / "store.db"
         connect = partial(schema.connect, path, busy_timeout_s=busy_timeout_s)
         await asyncio.to_thread(_prepare, home, path, connect)

@@ -883,6 +883,11 @@ class ModelChoice(NamedTuple):
     tools: WireFormats = WireFormats()
 
 
+# Settings put their values into these: the values were checked as settings, and `replace` does not check them again.
+_USUAL_GRANT = Grant()
+_USUAL_LIMITS = Limits()
+_NO_BUDGET = Budget()
+
 _AS_GRANTED: Mapping[str, Callable[[Any], Any]] = {
     "tier": lambda name: Tier[name.upper()],
     "autonomy": lambda name: Autonomy[name.upper()],
@@ -949,7 +954,7 @@ class Settings(Section):
     def limits(self, profile: str = "") -> Limits:
         """The `[loop]` section as the limits of a turn, with what this or the chosen profile says about results."""
         said = {name: value for name, value in self.loop if name not in ("enabled", "calls")}
-        limits = Limits(**said, tools_enabled=self.loop.enabled)
+        limits = replace(_USUAL_LIMITS, **said, tools_enabled=self.loop.enabled)
         by_model = self.origin("model").strength > self.origin("profile").strength
         name = profile or ("" if by_model else self.profile)
         own = self.profiles[name].result_chars if name else None
@@ -957,8 +962,8 @@ class Settings(Section):
 
     def day(self) -> Budget | None:
         """The `[budget]` section as the budget of a day; None where it limits nothing."""
-        budget = Budget(**dict(self.budget))
-        return None if budget == Budget() else budget
+        budget = replace(_NO_BUDGET, **dict(self.budget))
+        return None if budget == _NO_BUDGET else budget
 
     def grant(self, cwd: Path) -> Grant:
         """The `[grant]` section as a grant; roots that are still relative start at `cwd`.
@@ -966,8 +971,8 @@ class Settings(Section):
         With a remote workspace the one root is its folder. Raises SettingsError where other roots are set as well.
         """
         remote = self.remote()
-        return replace(  # its values are right: they were checked as settings
-            Grant(),
+        return replace(
+            _USUAL_GRANT,
             tier=Tier[self.grants.tier.upper()],
             permissions=frozenset(self.grants.permissions),
             roots=(remote.path,) if remote else tuple(str(cwd / root) for root in self.grants.roots),
