@@ -1,6 +1,7 @@
 """`toolwire ask`: a question at the terminal, a model behind real HTTP, and real tools."""
 
 import json
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -46,6 +47,17 @@ def test_the_answer_goes_to_standard_output_and_everything_else_to_standard_erro
     assert "2 steps · 1 call · 30 tokens" in ran.err
     assert "toolwire logs --turn " in ran.err
     assert "\x1b" not in ran.err
+
+
+def test_the_command_under_an_answer_shows_its_record_wherever_that_lies(stage: Stage) -> None:
+    where = ["--project", "garden", "--home", str(stage.folder / "other home")]
+    with scripted("Hello.") as model:
+        ran = stage.run("ask", "Hello?", *where, *model.flags)
+    [line] = [line for line in ran.err.splitlines() if line.startswith("toolwire logs --turn ")]
+
+    shown = stage.run(*shlex.split(line.partition("  (")[0])[1:])
+
+    assert (shown.code, shown.err.partition(";")[0]) == (Exit.DONE, "The audit log has no rows for this")
 
 
 @pytest.mark.feature("F037")

@@ -20,6 +20,7 @@ from toolwire.cli.resolve.agents import (
     newest_interrupted,
     require_turn_id,
     resume_agent,
+    show_record,
     show_summary,
 )
 from toolwire.cli.resolve.ids import find_turn_id
@@ -135,7 +136,8 @@ def ask(
     if as_json:
         screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
     else:
-        show_summary(screen, place, answer, elapsed_ms)
+        show_summary(screen, answer, elapsed_ms)
+        show_record(screen, place, answer.turn.id, home)
     return Exit.DONE if _ended_well(answer) else Exit.FAILED
 
 

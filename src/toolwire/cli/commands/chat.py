@@ -189,7 +189,7 @@ class _Conversation:
         try:
             with watcher:
                 answer = self._runner.run(work(on_event=watchers))
-            show_summary(self._screen, self._place, answer, (perf_counter() - began) * 1000, where=False)
+            show_summary(self._screen, answer, (perf_counter() - began) * 1000)
         except KeyboardInterrupt:
             self._tell_interrupted(watchers)
         except ToolwireError as error:

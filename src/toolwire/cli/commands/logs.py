@@ -21,6 +21,7 @@ from toolwire.record.contract import Store
 
 POLL_S = 0.5
 _PAGE = 1_000
+_NO_FITTING_ROWS = "The audit log has no rows for this; a turn without calls leaves none."
 
 
 def logs(
@@ -55,7 +56,7 @@ def logs(
     else:
         _show(screen, rows)
         if not rows:
-            screen.tell("Nothing is on record" + (" for this." if wanted.narrow else " yet."), "dim")
+            screen.tell(_NO_FITTING_ROWS if wanted.narrow and place.store_exists else "Nothing is on record yet.", "dim")
     return Exit.DONE
 
 

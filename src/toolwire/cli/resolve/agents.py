@@ -205,10 +205,8 @@ async def newest_interrupted(store: Store, *, single_call: bool) -> str:
     raise NotFound(f"there is no interrupted {what} to resume; `toolwire status` shows the turns on record")
 
 
-def show_summary(
-    screen: Screen, place: ProjectFolder, answer: Answer, elapsed_ms: float, *, where: bool = True
-) -> None:
-    """The dim lines under an answer: what it took, and where its record is."""
+def show_summary(screen: Screen, answer: Answer, elapsed_ms: float) -> None:
+    """The dim line under an answer: what it took."""
     turn, usage = answer.turn, answer.usage
     if answer.reason not in ENDED_WELL:
         screen.tell(f"Stopped: {answer.reason.value.replace('_', ' ')}.", "yellow")
@@ -221,9 +219,14 @@ def show_summary(
         duration(elapsed_ms),
     ]
     screen.tell(" · ".join(part for part in parts if part), "dim")
-    if where and place.settings.store.kind == "sqlite":
-        home = place.home.relative_to(place.cwd) if place.home.is_relative_to(place.cwd) else place.home
-        screen.tell(f"toolwire logs --turn {turn.id}  ({home / STORE_FILE})", "dim")
+
+
+def show_record(screen: Screen, place: ProjectFolder, turn_id: str, home: str | None) -> None:
+    """Where the record of a turn is, and the command that shows it."""
+    if place.settings.store.kind == "sqlite":
+        folder = place.home.relative_to(place.cwd) if place.home.is_relative_to(place.cwd) else place.home
+        line = f"toolwire logs --turn {turn_id}{project_words(place.name, home)}"
+        screen.tell(f"{line}  ({folder / STORE_FILE})", "dim")
 
 
 def _count(number: int, noun: str) -> str:
