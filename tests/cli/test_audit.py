@@ -15,6 +15,8 @@ def test_a_log_is_verified_against_checkpoints_kept_elsewhere(inside: Inside, tm
     inside("call", "echo", "message=ho")
     ran = inside("audit", "verify", "--checkpoints", "kept.jsonl", "--json")
     assert (ran.code, ran.json["whole"], ran.json["rows"], ran.json["checkpoints"]) == (Exit.DONE, True, 4, 1)
+    told = inside("audit", "verify", "--checkpoints", "kept.jsonl").err
+    assert told.splitlines()[-1] == "It fits 1 checkpoint."
 
     connection = sqlite3.connect(tmp_path / ".toolwire" / "store.db")
     connection.execute("DROP TRIGGER audit_is_never_cut")

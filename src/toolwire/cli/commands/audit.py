@@ -14,6 +14,7 @@ from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, Home, NoColor
 from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen
+from toolwire.cli.terminal.text import quantity
 from toolwire.errors import NotFound, SettingsError
 from toolwire.record.chain import AuditChain
 from toolwire.record.checkpoints import Checkpoint, append_whole, faults, read, sign
@@ -100,10 +101,17 @@ def _tell(screen: Screen, chain: AuditChain, kept: list[Checkpoint], wrong: list
         screen.tell(sentence[0].upper() + sentence[1:] + ".", "red")
     if wrong:
         return
-    screen.tell(f"The log is whole: {chain.rows:,} rows, the newest has digest {chain.head[:16] or 'none'}.", "green")
+    rows = quantity(chain.rows, "row")
+    screen.tell(f"The log is whole: {rows}, the newest has digest {chain.head[:16] or 'none'}.", "green")
     if chain.dropped:
-        screen.tell(f"The first {chain.dropped:,} rows were pruned; where the log was cut is signed.", "yellow")
+        pruned = quantity(chain.dropped, "row")
+        screen.tell(f"Pruned before these: {pruned}; where the log was cut is signed.", "yellow")
     if chain.unchained:
-        screen.tell(f"The first {chain.unchained:,} rows are older than the chain and are not covered.", "yellow")
-    told = f"{len(kept)} checkpoints fit." if kept else "A cut tail would not show: compare with --checkpoints FILE."
+        older = quantity(chain.unchained, "row")
+        screen.tell(f"Older than the chain, and not covered: {older}.", "yellow")
+    told = (
+        f"It fits {quantity(len(kept), 'checkpoint')}."
+        if kept
+        else "A cut tail would not show: compare with --checkpoints FILE."
+    )
     screen.tell(told, "green" if kept else "yellow")

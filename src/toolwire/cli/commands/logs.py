@@ -56,7 +56,8 @@ def logs(
     else:
         _show(screen, rows)
         if not rows:
-            screen.tell(_NO_FITTING_ROWS if wanted.narrow and place.store_exists else "Nothing is on record yet.", "dim")
+            fits_none = wanted.narrow and place.store_exists
+            screen.tell(_NO_FITTING_ROWS if fits_none else "Nothing is on record yet.", "dim")
     return Exit.DONE
 
 

@@ -13,7 +13,7 @@ from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project
 from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
-from toolwire.cli.terminal.text import clean, duration
+from toolwire.cli.terminal.text import clean, duration, quantity
 from toolwire.cli.views.formats import show_formats
 from toolwire.record.contract import LoopMetrics, ToolMetrics
 from toolwire.wire.formats.tally import FormatTally
@@ -122,10 +122,10 @@ def _show_together(screen: Screen, loop: LoopMetrics) -> None:
     recovered = f"{loop.recovered / loop.with_failures:.0%}" if loop.with_failures else "-"
     screen.pairs(
         {
-            "parallel": f"{loop.batches:,} batches, at most {loop.max_concurrency} at once, "
+            "parallel": f"{quantity(loop.batches, 'batch', 'batches')}, at most {loop.max_concurrency} at once, "
             f"{duration(loop.saved_ms)} saved",
-            "iterations": f"{loop.iterations:,} in {loop.turns:,} turns",
-            "recovery": f"{recovered} of {loop.with_failures:,} turns with failures still answered",
+            "iterations": f"{loop.iterations:,} in {quantity(loop.turns, 'turn')}",
+            "recovery": f"{recovered} of {quantity(loop.with_failures, 'turn')} with failures still answered",
         }
     )
 
@@ -137,9 +137,9 @@ def _show_loop(screen: Screen, loop: LoopMetrics) -> None:
             "turns": f"{loop.turns:,} ended, {loop.answered:,} with an answer",
             "steps": f"{loop.iterations:,} in all, {loop.iterations / turns:.1f} per turn",
             "time": f"{duration(loop.total_ms)} in all, {duration(loop.total_ms / turns)} per turn",
-            "parallel": f"{loop.batches:,} batches, at most {loop.max_concurrency} at once, "
+            "parallel": f"{quantity(loop.batches, 'batch', 'batches')}, at most {loop.max_concurrency} at once, "
             f"{duration(loop.saved_ms)} saved",
-            "failures": f"{loop.with_failures:,} turns had some, {loop.recovered:,} of them still answered",
+            "failures": f"in {quantity(loop.with_failures, 'turn')}, {loop.recovered:,} of them still answered",
             "tokens": f"{loop.input_tokens:,} in, {loop.output_tokens:,} out",
             "cost": "unknown" if loop.cost_usd is None else f"${loop.cost_usd:.4f}" if loop.cost_usd else "$0",
         }

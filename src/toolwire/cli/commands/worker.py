@@ -40,6 +40,7 @@ from toolwire.cli.resolve.options import (
     fleet_flags,
 )
 from toolwire.cli.resolve.project import current_project
+from toolwire.cli.terminal.text import quantity
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS
@@ -204,7 +205,7 @@ async def _serve_bus(
         _say_running(own.toolbox, f"for calls{of} at {where}", metrics)
         left = await _run_all(workers, relays, drain_s)
         if left:
-            typer.echo(f"Gave up {_counted(left, 'call')} after {drain_s:g} s; other workers find out.", err=True)
+            typer.echo(f"Gave up {quantity(left, 'call')} after {drain_s:g} s; other workers find out.", err=True)
 
 
 async def _open_bus(
@@ -309,9 +310,5 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
 
 def _say_running(toolbox: Toolbox, where: str, metrics: str) -> None:
     told = f" Metrics: {metrics} ." if metrics else ""
-    typer.echo(f"Running {_counted(len(toolbox.names), 'tool')} {where}.{told} Ctrl-C ends it.")
+    typer.echo(f"Running {quantity(len(toolbox.names), 'tool')} {where}.{told} Ctrl-C ends it.")
     sys.stdout.flush()
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

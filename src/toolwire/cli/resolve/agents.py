@@ -24,7 +24,7 @@ from toolwire.cli.resolve.resuming import (
 )
 from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.screen import Screen
-from toolwire.cli.terminal.text import duration, one_line
+from toolwire.cli.terminal.text import duration, one_line, quantity
 from toolwire.cli.views.prompts import TerminalUser
 from toolwire.errors import DefinitionError, NotFound, SettingsError, Suspended
 from toolwire.hub import submitting
@@ -212,8 +212,8 @@ def show_summary(screen: Screen, answer: Answer, elapsed_ms: float) -> None:
         screen.tell(f"Stopped: {answer.reason.value.replace('_', ' ')}.", "yellow")
     parts = [
         one_line(turn.model, 40),
-        _count(turn.iterations, "step"),
-        _count(turn.calls, "call"),
+        quantity(turn.iterations, "step"),
+        quantity(turn.calls, "call"),
         f"{usage.total_tokens:,} tokens" if usage.total_tokens else "",
         f"${usage.cost_usd:.4f}" if usage.cost_usd else "",
         duration(elapsed_ms),
@@ -227,7 +227,3 @@ def show_record(screen: Screen, place: ProjectFolder, turn_id: str, home: str | 
         folder = place.home.relative_to(place.cwd) if place.home.is_relative_to(place.cwd) else place.home
         line = f"toolwire logs --turn {turn_id}{project_words(place.name, home)}"
         screen.tell(f"{line}  ({folder / STORE_FILE})", "dim")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -89,6 +89,11 @@ def _value(value: Any, most: int) -> str:
             return str(value)[:most]
 
 
+def quantity(number: int, noun: str, many: str = "") -> str:
+    """How many there are: `1 call`, `2,000 calls`."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
+
+
 def duration(ms: float) -> str:
     """Milliseconds as a person would say them."""
     if ms < 10:

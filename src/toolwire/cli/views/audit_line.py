@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from toolwire.cli.terminal.text import duration, on_one_line, one_line
+from toolwire.cli.terminal.text import duration, on_one_line, one_line, quantity
 from toolwire.protocol.records import AuditRow
 
 _SHOWN_HOSTS = 3
@@ -48,10 +48,12 @@ def _record(row: AuditRow) -> str:
 def _network(detail: Mapping[str, Any]) -> str:
     """`reached good.test:443 (2 connections, 310 B out, 5120 B in); refused evil.test:443 (3 times: …) and 40 more`."""
     reached = [
-        f"{one['host']} ({_count(one['connections'], 'connection')}, {one['up']} B out, {one['down']} B in)"
+        f"{one['host']} ({quantity(one['connections'], 'connection')}, {one['up']} B out, {one['down']} B in)"
         for one in detail.get("reached", ())
     ]
-    refused = [f"{one['host']} ({_count(one['count'], 'time')}: {one['reason']})" for one in detail.get("refused", ())]
+    refused = [
+        f"{one['host']} ({quantity(one['count'], 'time')}: {one['reason']})" for one in detail.get("refused", ())
+    ]
     parts = (
         _hosts_text("reached", reached, detail.get("more_reached", 0), "more connections"),
         _hosts_text("refused", refused, detail.get("more_refused", 0), "more requests"),
@@ -65,7 +67,3 @@ def _hosts_text(what: str, hosts: list[str], more: int, unit: str) -> str:
     hidden = len(hosts) - _SHOWN_HOSTS
     others = f" and {hidden} more hosts" if hidden > 0 else ""
     return f"{what} {', '.join(hosts[:_SHOWN_HOSTS])}{others}" + (f" and {more} {unit} to others" if more else "")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from toolwire.cli.terminal.screen import Screen
-from toolwire.cli.terminal.text import arguments_line, clean, duration, one_line
+from toolwire.cli.terminal.text import arguments_line, clean, duration, one_line, quantity
 from toolwire.lazy import lazy_module
 from toolwire.protocol.attached_text import attached_text, own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
@@ -252,7 +252,7 @@ def _question(text: str, width: int) -> str:
     """The user's words in a few lines, and how much was sent along with them."""
     attached = attached_text(text)
     lines = attached.count("\n") + 1
-    also = f"  (and {lines:,} line{'' if lines == 1 else 's'} of piped text)" if attached else ""
+    also = f"  (and {quantity(lines, 'line')} of piped text)" if attached else ""
     return one_line(own_words(text), _ECHOED_LINES * width - 2 - len(also)) + also
 
 
