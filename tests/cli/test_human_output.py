@@ -48,6 +48,19 @@ def test_no_name_is_broken_however_narrow_the_terminal_is(stage: Stage, columns:
     assert all(len(line) <= columns for line in lines)
 
 
+def test_no_line_of_the_status_is_broken_where_there_is_no_terminal(stage: Stage) -> None:
+    told = " ".join(["a long message that does not fit a line"] * 3)
+    stage.settings("[loop]\niterations = 3\n")
+    stage.run("call", "echo", f"message={told}")
+    lines = stage.run("status").out.splitlines()
+
+    [setting] = [line for line in lines if line.startswith("set ")]
+    assert setting.endswith(f"{stage.folder}/toolwire.toml, line 2")
+    [at] = [number for number, line in enumerate(lines) if line.endswith("call echo")]
+    assert lines[at + 1].split()[:2] == ["delivered", '{"echo":"a']
+    assert lines[at + 2] == ""
+
+
 def test_a_group_that_is_not_there_is_answered_with_those_that_are(stage: Stage) -> None:
     ran = stage.run("tools", "list", "--tools", "nonsense")
     assert "there is no 'nonsense'; there are read_only, coding" in ran.err

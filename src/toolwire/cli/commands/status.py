@@ -149,7 +149,8 @@ def _show_overview(screen: Screen, place: ProjectFolder, kept: _RecordSummary, u
     screen.pairs({**shown, **{name: said for name, said in (("waiting", asked), ("today", today)) if said}})
     for setting in view["settings"]:
         value = one_line(str(setting["value"]), 60)
-        screen.out.print(Text.assemble(("set    ", "dim"), f"{setting['key']} = {value}  ", (setting["origin"], "dim")))
+        line = Text.assemble(("set    ", "dim"), f"{setting['key']} = {value}  ", (setting["origin"], "dim"))
+        screen.out.print(line, soft_wrap=True)
     if turns:
         screen.out.print()
     for turn in turns[:_SHOWN_TURNS]:
@@ -161,10 +162,18 @@ def _show_turn(screen: Screen, turn: TurnSummary) -> None:
     at = time.strftime("%m-%d %H:%M", time.localtime(turn.started_at))
     state = (f"{turn.state:<11}", _STATE_STYLES.get(turn.state, ""))
     line = Text.assemble((f"{at}  ", "dim"), state, " ", clean(turn.id), "  ", one_line(turn.question, 60))
-    screen.out.print(line, no_wrap=screen.streams, overflow="ellipsis", soft_wrap=not screen.streams)
+    _print_line(screen, line)
     if turn.state == "ended":
         came = Text.assemble((f"             {turn.reason:<11} ", "dim"), one_line(turn.answer, 60))
-        screen.out.print(came, no_wrap=screen.streams, overflow="ellipsis", soft_wrap=not screen.streams)
+        _print_line(screen, came)
+
+
+def _print_line(screen: Screen, line: Text) -> None:
+    """At a terminal it ends where the terminal does; elsewhere it is whole."""
+    if screen.streams:
+        screen.out.print(line, no_wrap=True, overflow="ellipsis")
+    else:
+        screen.out.print(line, soft_wrap=True)
 
 
 def _show_health(screen: Screen, health: list[dict[str, Any]]) -> None:
