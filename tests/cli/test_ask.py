@@ -49,6 +49,14 @@ def test_the_answer_goes_to_standard_output_and_everything_else_to_standard_erro
     assert "\x1b" not in ran.err
 
 
+@pytest.mark.parametrize("command", [["ask", "hi"], ["chat"]])
+def test_a_model_of_no_provider_is_refused_before_anything_is_made(stage: Stage, command: list[str]) -> None:
+    ran = stage.run(*command, "--model", "nonsense:x")
+
+    assert (ran.code, "no provider is called 'nonsense'" in ran.err) == (Exit.USAGE, True)
+    assert list(stage.folder.iterdir()) == []
+
+
 def test_the_command_under_an_answer_shows_its_record_wherever_that_lies(stage: Stage) -> None:
     where = ["--project", "garden", "--home", str(stage.folder / "other home")]
     with scripted("Hello.") as model:

@@ -26,6 +26,7 @@ WAY_IN = {
     "settings/sources.py": "the layers as they are written",
     "settings/sections.py": "what sections of settings are made with",
     "settings/schema.py": "`Settings`",
+    "models/opening.py": "a name becomes a model; here its provider is looked up",
     # Who watches.
     "cli/terminal/screen.py": "what is printed, and where",
     "cli/views/watch.py": "shows the turn while it goes on",
@@ -41,7 +42,6 @@ WAY_IN = {
     "assemble/specs.py": "`AgentSpec`, and the grant and the model of it",
     "toolbox/registry.py": "the table of built-in tools",
     "assemble/agents.py": "`open_agent`: the spec becomes an agent",
-    "models/opening.py": "a name becomes a model",
     "models/local.py": "the embedded model; its engine is opened with the first question",
     "define/toolbox.py": "`Toolbox`: tools are made when they are first used",
     "assemble/tools.py": "the tools of the project",

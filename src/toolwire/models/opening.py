@@ -46,6 +46,14 @@ def split_name(name: str) -> tuple[str, str]:
     return name[: min(ends)].strip().lower(), name[min(ends) + 1 :].strip()
 
 
+def provider_of(name: str) -> Provider:
+    """The provider of the model that a string names. Raises SettingsError where there is none that can be asked."""
+    provider = PROVIDERS.get(split_name(name)[0])
+    if provider is None or not provider.api:
+        raise SettingsError(_unknown(split_name(name)[0]))
+    return provider
+
+
 def is_local(name: str) -> bool:
     """Whether a model runs in this process: it is asked in its own format, whatever has worked for others."""
     provider = PROVIDERS.get(split_name(name)[0])
@@ -68,10 +76,7 @@ def open_model(
     `preference` and, where it leaves them open, what the `tallies` say has worked. Raises SettingsError for a name,
     address or preference that is wrong, ModelRefused where a key is missing.
     """
-    provider_name, model = split_name(name)
-    provider = PROVIDERS.get(provider_name)
-    if provider is None or not provider.api:
-        raise SettingsError(_unknown(provider_name))
+    provider, model = provider_of(name), split_name(name)[1]
     if provider.api == "local":
         return local.open_local(model)
     address = base_url or environ.get(provider.url_variable, "") or provider.base_url

@@ -122,7 +122,7 @@ def ask(
         step=step, system=system, project=project, tools=tools, key_env=key_env, result_schema=result_schema,
     )  # fmt: skip
     words = require_turn_id(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
-    place = flags.place()
+    place = flags.place(asks=not resume)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     began = perf_counter()
     with Watcher(screen, streams=not no_stream) as watcher:

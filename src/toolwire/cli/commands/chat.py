@@ -94,7 +94,7 @@ def chat(
         allow=allow or [], yes=yes, iterations=iterations, deadline=deadline, tokens=tokens, tier=tier, root=root,
         system=system, project=project, tools=tools, no_tools=no_tools,
     )  # fmt: skip
-    place = flags.place()
+    place = flags.place(asks=True)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     with asyncio.Runner() as runner:
         room = _Conversation(flags, place, screen, runner, thread, trace=trace)

@@ -28,6 +28,7 @@ from toolwire.cli.terminal.text import duration, one_line, quantity
 from toolwire.cli.views.prompts import TerminalUser
 from toolwire.errors import DefinitionError, NotFound, SettingsError, Suspended
 from toolwire.hub import submitting
+from toolwire.models.opening import provider_of
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.turns import EndReason, Turn, TurnKind
 from toolwire.record.contract import Store
@@ -61,15 +62,21 @@ class Flags(Struct, frozen=True):
     key_env: str | None = None
     result_schema: str | None = None
 
-    def place(self) -> ProjectFolder:
-        """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other."""
+    def place(self, *, asks: bool = False) -> ProjectFolder:
+        """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other.
+
+        Where it `asks` the model of these settings, one of no known provider is refused here, before a store is made.
+        """
         if self.record and self.replay:
             raise SettingsError(
                 "--record keeps what a model says and --replay asks none, so there is nothing to record; leave one out"
             )
         if self.key_env == "":
             raise SettingsError("--key-env takes the name of an environment variable, such as MY_API_KEY; it is empty")
-        return current_project(self.settings, project=self.project)
+        found = current_project(self.settings, project=self.project)
+        if asks and not self.replay:
+            provider_of(found.settings.chosen().model)
+        return found
 
     @property
     def settings(self) -> dict[str, Any]:
