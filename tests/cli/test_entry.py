@@ -107,6 +107,7 @@ def test_a_misspelled_command_or_flag_gets_the_nearest_one(inside: Inside, words
         (["logs", "--turn", "nosuch"], Exit.DONE, "Nothing is on record"),
         (["status", "--home", "/proc/nowhere"], Exit.DONE, ""),
         (["call", "echo", "message=1", "--home", "/proc/nowhere"], Exit.STORE, "/proc/nowhere"),
+        (["call", "echo", "message=1", "--home", "/etc/passwd"], Exit.USAGE, "Move it away, or name another folder"),
     ],
 )
 def test_a_mistake_is_one_clear_sentence_and_its_exit_code(

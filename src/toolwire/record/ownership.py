@@ -234,7 +234,9 @@ def _open_folder(folder: Path | str, above: int | None, where: str) -> int:
         if stat.S_ISREG(about.st_mode) and not about.st_size and about.st_mtime == _STAND_IN_TIME:
             raise BlockingIOError(errno.EAGAIN, "a command that runs in this folder holds the name") from None
         what = "a link" if stat.S_ISLNK(about.st_mode) else "not a folder"
-        raise UntrustedState(f"{where} is {what}, so toolwire keeps nothing in it. Remove it.") from None
+        raise UntrustedState(
+            f"{where} is {what}, so toolwire keeps nothing in it. Move it away, or name another folder."
+        ) from None
 
 
 def _require_user(descriptor: int, where: str) -> None:
