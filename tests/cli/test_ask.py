@@ -13,6 +13,7 @@ from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Stage, Terminal, scripted
 from toolwire.cli.entry.exits import Exit
 
+CTRL_D = "\x04"
 MULTIPLY = [("calculator", {"expression": "23*19"})]
 DANGEROUS = """
 from toolwire import tool
@@ -273,6 +274,26 @@ def test_a_person_can_steer_between_steps_or_stop(stage: Stage) -> None:
         assert terminal.end() == Exit.FAILED
     assert "in French please" in json.dumps(model.requests[1]["messages"])
     assert "Stopped by the user." in terminal.seen
+
+
+def test_ctrl_d_at_the_question_between_steps_stops(stage: Stage) -> None:
+    with (
+        scripted(MULTIPLY, "never asked for") as model,
+        Terminal(stage, "ask", "Go", *model.flags, "--step") as terminal,
+    ):
+        terminal.wait_for("words go to the model: ")
+        terminal.type(CTRL_D)
+        assert terminal.end() == Exit.FAILED
+    assert len(model.requests) == 1
+    assert "\nStopped by the user." in terminal.seen.replace("\r", "")
+
+
+def test_ctrl_d_at_an_approval_is_a_no_on_a_line_of_its_own(with_eraser: Stage) -> None:
+    with Terminal(with_eraser, "call", "erase", "path=docs", NO_COLOR="1") as terminal:
+        terminal.wait_for("[y/N/always] ")
+        terminal.type(CTRL_D)
+        assert terminal.end() == Exit.FAILED
+    assert "\nThe user did not allow 'erase'." in terminal.seen.replace("\r", "")
 
 
 def test_a_long_wait_for_a_provider_is_shown_before_it_begins(stage: Stage) -> None:

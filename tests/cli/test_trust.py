@@ -174,6 +174,15 @@ def test_at_a_terminal_the_person_is_asked_once(cloned: Stage, answer: str, code
     assert cloned.run("call", "shout", "words=hi").code == code
 
 
+def test_ctrl_d_is_no_trust_and_what_follows_begins_a_line(cloned: Stage) -> None:
+    with Terminal(cloned, "call", "shout", "words=hi") as terminal:
+        terminal.wait_for("until it changes? [y/N]: ")
+        terminal.type("\x04")
+        assert terminal.end() == Exit.USAGE
+    assert "\nError: " in terminal.seen.replace("\r", "")
+    assert not has_run(cloned)
+
+
 def test_T65_what_was_typed_before_trust_was_asked_for_is_no_answer(cloned: Stage) -> None:
     with Terminal(cloned, "call", "shout", "words=hi", typed="y\ny\n") as terminal:
         terminal.wait_for("until it changes? [y/N]")

@@ -114,7 +114,10 @@ def confirm(question: str) -> bool:
     while True:
         discard_typed_ahead()
         typer.echo(f"{question} [y/N]: ", nl=False, err=True)
-        match sys.stdin.readline().strip().lower():
+        line = sys.stdin.readline()
+        if not line:
+            typer.echo(err=True)  # Ctrl-D ends no line, and what comes next begins one
+        match line.strip().lower():
             case "y" | "yes":
                 return True
             case "" | "n" | "no":

@@ -113,17 +113,13 @@ class TerminalUser:
         return said
 
     async def intervene(self, turn: Turn) -> str | Ending | None:
-        """Before each further step: an empty line goes on, `stop` ends the turn, other words go to the model."""
+        """Before each further step: an empty line goes on, `stop` or Ctrl-D ends it, other words go to the model."""
         if turn.iterations == 0 or not self.present:
             return None
-        word = (await self._prompt("Enter goes on, stop ends, other words go to the model: ")) or ""
-        match word.strip():
-            case "":
-                return None
-            case "stop":
-                return Ending(EndReason.STOPPED, "Stopped by the user.")
-            case words:
-                return words
+        line = await self._prompt("Enter goes on, stop ends, other words go to the model: ")
+        if line is None or line.strip() == "stop":
+            return Ending(EndReason.STOPPED, "Stopped by the user.")
+        return line.strip() or None
 
     async def _prompt(self, prompt: str) -> str | None:
         """What is typed after the prompt is shown; nothing from before can be an answer to it."""
@@ -132,7 +128,10 @@ class TerminalUser:
             self._screen.tell(told, "dim")
             discard_typed_ahead()  # telling took a moment
         self._screen.prompt(prompt)
-        return await self._read_line()
+        line = await self._read_line()
+        if line is None:
+            self._screen.prompt("\n")  # Ctrl-D ends no line, and what comes next begins one
+        return line
 
     def _show(self, request: NeedsApproval) -> None:
         shown = arguments.format_arguments(request.allowed.arguments)
