@@ -202,6 +202,24 @@ def test_output_that_finds_no_room_is_told_as_such(stage: Stage, words: list[str
     assert not (stage.folder / ".toolwire" / "errors.log").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "out", "code"),
+    [
+        (["call", "echo", "message=hi"], b'{"echo":"hi"}\n', Exit.DONE),
+        (["ask", "--nonsense"], b"", Exit.USAGE),
+        (["logs", "--filter", "nonsense"], b"", Exit.USAGE),
+    ],
+)
+def test_what_finds_no_room_beside_the_output_fails_no_command(
+    stage: Stage, words: list[str], out: bytes, code: Exit
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            stage.command(*words), cwd=stage.folder, stdout=subprocess.PIPE, stderr=full, check=False, timeout=60
+        )
+    assert (done.returncode, done.stdout) == (code, out)
+
+
 def test_a_full_disk_is_a_store_that_is_unavailable(stage: Stage) -> None:
     """A real limit of the operating system on the size of files."""
     limited = (

@@ -1,6 +1,5 @@
 """Where a command meets the world: its answer becomes an exit code, and an exception becomes one sentence."""
 
-import errno
 import json
 import os
 import sys
@@ -15,6 +14,7 @@ from typer._coercion import RuntimeParam, build_runtime_param
 from typer.core import TyperCommand, TyperGroup
 
 from toolwire.cli.entry.exits import Exit, exit_for
+from toolwire.cli.entry.streams import NO_ROOM
 from toolwire.cli.help.layout import help_page
 from toolwire.cli.terminal.text import clean
 from toolwire.errors import ToolwireError
@@ -30,8 +30,6 @@ _LARGEST_LOG = 1_000_000
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _UNCHECKED_TYPES = (str, list[str], bool)
 """Typer checks every value with pydantic, and loading that takes as long as typer itself; these need no check."""
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class CliCommand(TyperCommand):
@@ -98,7 +96,7 @@ def _report_full_disk(error: OSError) -> Exit:
 
 def report_internal_error(error: Exception, home: str | None = None, *, as_json: bool = False) -> Exit:
     """Our own fault: one sentence here, the traceback in the error log. Not so where the output finds no room."""
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
         return _report_full_disk(error)
     _report(_log_traceback(error, home), Exit.UNEXPECTED, as_json=as_json)
     return Exit.UNEXPECTED

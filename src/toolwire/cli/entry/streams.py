@@ -1,12 +1,18 @@
-"""Standard streams that cannot fail a command: closed ones lead nowhere, poor encodings get lookalikes."""
+"""Standard streams that cannot fail a command.
+
+Closed ones lead nowhere, poor encodings get lookalikes, and what finds no room on standard error is lost: the answer is
+on standard output.
+"""
 
 import codecs
+import errno
 import json
 import logging
 import os
 import sys
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 from toolwire.cli.terminal.text import on_one_line
 
@@ -14,6 +20,9 @@ LOOKALIKES = {
     "✓": "+", "✗": "x", "→": "->", "›": ">", "…": "...", "·": "-", "—": "-", "×": "x",
 }  # fmt: skip
 _HANDLER = "toolwire-lookalike"
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What says that a disk is full."""
 
 
 class LineFormatter(logging.Formatter):
@@ -34,6 +43,18 @@ class LineFormatter(logging.Formatter):
         return "\n".join([f"{level}: {first}", *(f"  {line}" for line in rest)])
 
 
+class _DropsWithoutRoom(FileIO):
+    """A file that takes everything: what its disk has no room for is lost."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            return memoryview(data).nbytes
+
+
 def prepare() -> None:
     """Make standard output and standard error fit for whatever is printed or logged."""
     if logging.lastResort is not None:
@@ -43,8 +64,11 @@ def prepare() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, TextIOWrapper(os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb"), "utf-8"))
-        elif isinstance(stream, TextIOWrapper):
+        elif isinstance(stream, TextIOWrapper) and name == "stdout":
             stream.reconfigure(errors=_HANDLER)
+        elif isinstance(stream, TextIOWrapper):
+            file = BufferedWriter(_DropsWithoutRoom(stream.fileno(), "w", closefd=False))
+            sys.stderr = TextIOWrapper(file, stream.encoding, _HANDLER, line_buffering=True)
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 -- it lives as long as the process
     elif isinstance(sys.stdin, TextIOWrapper):
