@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import stale
+from toolwire.models.weights import KNOWN
 
 ROOT = Path(__file__).parent.parent
 SNIPPETS = sorted((ROOT / "docs" / "snippets").glob("*.py"))
@@ -52,6 +53,12 @@ def test_the_page_for_contributors_names_files_that_exist() -> None:
 
     assert len(named) > 20
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_readme_tells_the_size_of_the_weights_as_the_program_does() -> None:
+    told = re.findall(r"weights \((\d+) MB\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+    assert told == [f"{KNOWN['smollm2'].size / 1e6:.0f}"]
 
 
 def test_every_decision_has_a_number_of_its_own() -> None:
