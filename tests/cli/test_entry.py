@@ -179,6 +179,12 @@ def test_an_error_of_our_own_is_one_sentence_and_its_traceback_is_kept(stage: St
     assert "Traceback" in log
 
 
+def test_the_doctor_says_in_words_why_a_home_cannot_be_written(inside: Inside) -> None:
+    ran = inside("doctor", "--home", "/proc/nowhere", "--json")
+    [found] = [finding for finding in ran.json["findings"] if finding["what"] == "home"]
+    assert found["said"] == "/proc/nowhere cannot be written: No such file or directory"
+
+
 @pytest.mark.parametrize("words", [["tools", "list", "--json"], ["tools", "list"]])
 def test_a_reader_that_goes_away_ends_the_command_quietly(stage: Stage, words: list[str]) -> None:
     reader, writer = os.pipe()

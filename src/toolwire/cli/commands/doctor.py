@@ -144,7 +144,8 @@ def _home(home: Path) -> Iterator[Finding]:
             durability = _durability(Path(folder) / "probe.db")
         free = shutil.disk_usage(near).free / 2**30
     except (OSError, sqlite3.Error) as error:
-        yield Finding("home", "broken", f"{home} cannot be written: {error}", "choose another with --home DIR")
+        why = getattr(error, "strerror", None) or error
+        yield Finding("home", "broken", f"{home} cannot be written: {why}", "choose another with --home DIR")
         return
     yield Finding("home", "ok", f"{home} can be written" + ("" if near == home else ", and is made when needed"))
     yield durability
