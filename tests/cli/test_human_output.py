@@ -61,6 +61,15 @@ def test_no_line_of_the_status_is_broken_where_there_is_no_terminal(stage: Stage
     assert lines[at + 2] == ""
 
 
+def test_the_status_shows_what_a_command_gave_and_not_what_models_are_told_of_it(stage: Stage) -> None:
+    (stage.folder / "notes.txt").write_text("water the roses\n", encoding="utf-8")
+    stage.run("call", "grep", "pattern=roses", "--tools", "read_only")
+    assert "TE_BEGIN_META" in stage.run("status", "--json").out
+
+    said = stage.run("status").out
+    assert ("water the roses" in said, "TE_BEGIN_META" in said) == (True, False)
+
+
 def test_a_group_that_is_not_there_is_answered_with_those_that_are(stage: Stage) -> None:
     ran = stage.run("tools", "list", "--tools", "nonsense")
     assert "there is no 'nonsense'; there are read_only, coding" in ran.err

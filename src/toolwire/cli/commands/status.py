@@ -19,6 +19,7 @@ from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, duration, one_line
 from toolwire.cli.views.budget import budget_line, budget_object, used_today
+from toolwire.cli.views.result import without_envelope
 from toolwire.cli.views.service_warnings import warn_of_services
 from toolwire.disclose.offer import covers
 from toolwire.protocol.agents import GrantedByUser
@@ -164,7 +165,7 @@ def _show_turn(screen: Screen, turn: TurnSummary) -> None:
     line = Text.assemble((f"{at}  ", "dim"), state, " ", clean(turn.id), "  ", one_line(turn.question, 60))
     _print_line(screen, line)
     if turn.state == "ended":
-        came = Text.assemble((f"             {turn.reason:<11} ", "dim"), one_line(turn.answer, 60))
+        came = Text.assemble((f"             {turn.reason:<11} ", "dim"), one_line(without_envelope(turn.answer), 60))
         _print_line(screen, came)
 
 

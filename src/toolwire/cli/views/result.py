@@ -19,13 +19,18 @@ def show_result(screen: Screen, result: ToolResult, *, is_cured: bool = False) -
     if isinstance(ran.get("stdout"), str) and isinstance(ran.get("stderr"), str):
         _show_streams(screen, ran)
     elif not result.is_failure:
-        screen.say(_ENVELOPE.sub("", result.text))
+        screen.say(without_envelope(result.text))
     else:
         # What follows the first sentence of a refusal is advice to a model.
-        screen.tell(_ADVICE.sub("", result.text) if is_cured else _ENVELOPE.sub("", result.text), "red")
+        screen.tell(_ADVICE.sub("", result.text) if is_cured else without_envelope(result.text), "red")
     code = f" ({result.error.code})" if result.error else ""
     ended = f"exit code {ran['exit_code']} · " if ran.get("exit_code") else ""
     screen.tell(f"{ended}{result.status}{code} in {duration(result.elapsed_ms)} · {result.call_id}", "dim")
+
+
+def without_envelope(text: str) -> str:
+    """The text of a result without the lines that tell a model about it."""
+    return _ENVELOPE.sub("", text)
 
 
 def _show_streams(screen: Screen, ran: Mapping[str, Any]) -> None:
