@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,16 @@ def locked_store(stage: Stage, _: "subprocess.Popen[bytes]") -> Iterator[None]:
 def pondering(model: Script, number: int) -> threading.Event:
     gate = model.gates[number] = threading.Event()
     return gate
+
+
+def test_a_store_that_cannot_be_read_is_told_with_what_to_do(inside: Inside, tmp_path: Path) -> None:
+    """Whose a store is, is looked at before it is opened, and says the same about it."""
+    assert inside("call", "echo", "message=hi").code == Exit.DONE
+    (tmp_path / ".toolwire" / "store.db").write_text("These are notes. " * 100, encoding="utf-8")
+
+    ran = inside("call", "echo", "message=hi")
+    assert ran.code == Exit.STORE
+    assert "store.db is not a store; move it away, or choose another home" in ran.err
 
 
 def test_ask_says_how_to_go_on_and_the_turn_goes_on(stage: Stage) -> None:

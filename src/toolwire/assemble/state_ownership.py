@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from toolwire.errors import SettingsError, StoreUnavailable
+from toolwire.errors import SettingsError, StoreError, StoreUnavailable
 from toolwire.protocol.files import UntrustedState
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.record.checkpoints import adopt_key
+from toolwire.record.faults import to_store_error
 from toolwire.record.ownership import (
     FOLDER_FLAGS,
     adopt,
@@ -108,7 +109,7 @@ def _is_from_before(home: Path, environ: Mapping[str, str]) -> bool:
         _prepare(home)
         is_users = home.lstat().st_uid == os.geteuid()
         token = _token(file) if is_users and is_record(home) else ""
-    except (SettingsError, StoreUnavailable, OSError):
+    except (SettingsError, StoreError, OSError):
         return False
     return bool(token) and is_trusted(file, token, environ, state_folder())
 
@@ -151,7 +152,7 @@ def _begin(home: Path) -> None:
 
     Where nothing can be written, opening it says so.
     """
-    with suppress(SettingsError, StoreUnavailable, OSError):
+    with suppress(SettingsError, StoreError, OSError):
         folder = os.open(home, FOLDER_FLAGS)
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -223,4 +224,4 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(file, timeout=_PATIENCE_S)) as store, store:
             yield store
     except sqlite3.Error as wrong:
-        raise StoreUnavailable(f"the record {file} cannot be read: {wrong}") from None
+        raise to_store_error(wrong, file) from None
