@@ -1,6 +1,7 @@
 """`toolwire store`: what is pruned and what stays, the space that comes back, and copies that open elsewhere."""
 
 import os
+import shlex
 import sqlite3
 import time
 from pathlib import Path
@@ -221,6 +222,20 @@ def test_a_backup_opens_elsewhere_with_everything(inside: Inside, home: Path, tm
     assert inside("audit", "verify", "--home", str(copy)).code == Exit.DONE
     assert inside("call", "echo", "message=more", "--home", str(copy)).code == Exit.DONE
     assert (counted(copy, "turns"), counted(home, "turns")) == (4, 3)
+
+
+def test_the_command_after_a_restored_backup_goes_on_with_its_turns(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "toolwire.toml").write_text('[grant]\nrules = ["ask echo"]\n')
+    assert inside("call", "echo", "message=hi").code == Exit.WAITING
+    [asked] = inside("approvals", "--json").json
+    assert inside("store", "backup", "a copy").code == Exit.DONE
+
+    told = inside("store", "restored", "--home", "a copy").err
+    assert inside("approve", asked["id"], "--home", "a copy").code == Exit.DONE
+    ran = inside(*shlex.split(told.split("`")[1])[1:], "--once")
+
+    assert f"{asked['turn_id']} ended" in ran.out + ran.err
+    assert inside("store", "restored", "--home", "a copy").err == "Turns that have not ended: 0.\n"
 
 
 def test_a_backup_overwrites_nothing(inside: Inside, home: Path, tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, Home, NoColor
 from toolwire.cli.resolve.project import current_project
+from toolwire.cli.resolve.resuming import project_words
 from toolwire.cli.terminal.screen import Screen
 from toolwire.errors import NotFound, SettingsError
-from toolwire.record.projects import ProjectStore
+from toolwire.record.projects import DEFAULT, ProjectStore
 from toolwire.record.retention import Pruned, Retention
 from toolwire.record.sqlite import SqliteStore
 
@@ -88,8 +89,8 @@ def restored(home: Home = None, no_color: NoColor = False) -> Exit:
     place = _place(home)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     turns = run_sync(_restored(place))
-    which = "One turn has" if turns == 1 else f"{turns:,} turns have"
-    screen.tell(f"{which} not ended; `toolwire run` goes on with those that wait.", "green")
+    run = f"`toolwire run{project_words(DEFAULT, home)}` goes on with those that wait"
+    screen.tell(f"Turns that have not ended: {turns:,}" + (f"; {run}." if turns else "."), "green")
     return Exit.DONE
 
 
