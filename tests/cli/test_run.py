@@ -146,7 +146,7 @@ def test_a_runner_ends_by_a_signal_as_by_ctrl_c(stage: Stage) -> None:
     runner.terminate()
 
     _, said = runner.communicate(timeout=LIMIT_S)
-    assert (runner.returncode, said.strip()) == (130, b"Interrupted.")
+    assert (runner.returncode, said) == (130, b"Interrupted.\n")
 
 
 def test_a_runner_of_all_projects_goes_on_with_each_turn_in_its_own_folder(painter: Inside, tmp_path: Path) -> None:

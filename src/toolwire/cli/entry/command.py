@@ -128,7 +128,11 @@ def _report(message: str, code: Exit, *, as_json: bool) -> None:
         body = {"error": {"kind": code.name.lower(), "message": message, "exit_code": int(code)}}
         sys.stdout.write(json.dumps(body) + "\n")
         sys.stdout.flush()
-    typer.echo(f"\n{clean(message)}" if code is Exit.INTERRUPTED else f"Error: {clean(message)}", err=True)
+    if code is not Exit.INTERRUPTED:
+        message = f"Error: {message}"
+    elif sys.stderr.isatty():
+        message = f"\n{message}"  # the terminal shows ^C, which ends no line
+    typer.echo(clean(message), err=True)
 
 
 def _log_traceback(error: Exception, home: str | None) -> str:
