@@ -48,6 +48,15 @@ def test_no_name_is_broken_however_narrow_the_terminal_is(stage: Stage, columns:
     assert all(len(line) <= columns for line in lines)
 
 
+@pytest.mark.parametrize("columns", [40, 60, 120])
+def test_a_long_id_takes_no_column_away_however_narrow_the_terminal_is(stage: Stage, columns: int) -> None:
+    stage.run("records", "create", "note", "{}", "--title", "Roses")
+    with Terminal(stage, "records", "list", columns=columns, NO_COLOR="1") as terminal:
+        assert terminal.end() == Exit.DONE
+    assert all(word in terminal.seen for word in ("note", "Roses", "version"))
+    assert all(len(line) <= columns for line in terminal.seen.splitlines())
+
+
 def test_no_line_of_the_status_is_broken_where_there_is_no_terminal(stage: Stage) -> None:
     told = " ".join(["a long message that does not fit a line"] * 3)
     stage.settings("[loop]\niterations = 3\n")

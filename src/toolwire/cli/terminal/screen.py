@@ -96,10 +96,20 @@ class Screen:
         self, headings: Sequence[str], rows: "Iterable[Sequence[str | Text]]", *, right: Sequence[str] = ()
     ) -> None:
         """Columns that line up; the last one takes the rest of the line."""
+        rows = list(rows)
         if not self.streams:
-            self._plain_table(headings, list(rows))
-            return
-        self.out.print(drawing.table(headings, rows, right))
+            self._plain_table(headings, rows)
+        elif max((len(row[0]) for row in rows), default=0) > self.out.width // 2:
+            self._entries(headings, rows)
+        else:
+            self.out.print(drawing.table(headings, rows, right))
+
+    def _entries(self, headings: Sequence[str], rows: "Sequence[Sequence[str | Text]]") -> None:
+        """A table whose first column leaves no room for the others: they stand below it, one a line."""
+        for first, *others in rows:
+            self.out.print(drawing.text(clean(first)) if isinstance(first, str) else first, soft_wrap=True)
+            named = zip(headings[1:], others, strict=True)
+            self.pairs({f"  {heading}": value for heading, value in named if str(value)})
 
     def _plain_table(self, headings: Sequence[str], rows: "list[Sequence[str | Text]]") -> None:
         """Without a terminal there is no width: whole values, one row a line."""
