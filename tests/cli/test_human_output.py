@@ -57,6 +57,15 @@ def test_a_long_id_takes_no_column_away_however_narrow_the_terminal_is(stage: St
     assert all(len(line) <= columns for line in terminal.seen.splitlines())
 
 
+def test_no_word_of_a_table_is_broken_in_a_narrow_terminal(stage: Stage) -> None:
+    stage.run("call", "echo", "message=hi")
+    with Terminal(stage, "metrics", columns=40, NO_COLOR="1") as terminal:
+        assert terminal.end() == Exit.DONE
+    lines = [line.split() for line in terminal.seen.splitlines()]
+    assert ["echo"] in lines
+    assert ["canceled", "0"] in lines
+
+
 def test_no_line_of_the_status_is_broken_where_there_is_no_terminal(stage: Stage) -> None:
     told = " ".join(["a long message that does not fit a line"] * 3)
     stage.settings("[loop]\niterations = 3\n")

@@ -12,6 +12,8 @@ from toolwire.cli.terminal.text import clean
 __all__ = ["Group", "Text", "_Console", "console", "table", "text"]
 
 _NARROWEST = 40
+_READABLE = 12
+_GAP = 2
 
 
 class _Console(Console):
@@ -35,9 +37,17 @@ def text(words: str, style: str = "") -> Text:
     return Text(words, style)
 
 
+def narrowest(headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> int:
+    """How wide a table has to be so that no word of it is broken, but for long ones in its last column."""
+    first, *others = zip(headings, *(map(str, row) for row in rows), strict=True)
+    words = [max(len(word) for cell in column for word in cell.split()) for column in others]
+    last = [min(words.pop(), _READABLE)] if words else []
+    return max(map(len, first)) + sum(_GAP + width for width in words + last)
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], right: Sequence[str]) -> Table:
     """Columns that line up; the last one takes the rest of the line."""
-    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    made = Table(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
     for heading in headings:
         # Names stay whole, so that they can be copied; the last column takes what is left of the line.
         whole = heading == headings[0] and len(headings) > 1

@@ -99,13 +99,13 @@ class Screen:
         rows = list(rows)
         if not self.streams:
             self._plain_table(headings, rows)
-        elif max((len(row[0]) for row in rows), default=0) > self.out.width // 2:
+        elif drawing.narrowest(headings, rows) > self.out.width:
             self._entries(headings, rows)
         else:
             self.out.print(drawing.table(headings, rows, right))
 
     def _entries(self, headings: Sequence[str], rows: "Sequence[Sequence[str | Text]]") -> None:
-        """A table whose first column leaves no room for the others: they stand below it, one a line."""
+        """A table in a terminal that is too narrow for it: all columns stand below the first one, one a line."""
         for first, *others in rows:
             self.out.print(drawing.text(clean(first)) if isinstance(first, str) else first, soft_wrap=True)
             named = zip(headings[1:], others, strict=True)
