@@ -25,6 +25,7 @@ class WatchedBus:
     def __init__(self, bus: Bus, *, loses: bool = False) -> None:
         self._bus = bus
         self._loses = loses
+        self.refuses = False
         self.published: list[BusMessage] = []
         self.answers: list[HandoffAnswer] = []
 
@@ -37,6 +38,8 @@ class WatchedBus:
         return await self._bus.publish(message, **named)
 
     async def hand_over(self, message: BusMessage, **named: Any) -> HandoffAnswer:
+        if self.refuses:
+            return HandoffAnswer.BUSY
         named["timeout_s"] = SOON_S  # however busy the machine is
         answer = HandoffAnswer.TAKEN if self._loses else await self._bus.hand_over(message, **named)
         self.answers.append(answer)
@@ -93,6 +96,32 @@ async def test_a_command_is_published_where_no_slot_is_free(fleet: Fleet) -> Non
     assert [result.text for result in results] == ["milk", "tea"]
     assert bus.answers == [HandoffAnswer.TAKEN, HandoffAnswer.BUSY]
     assert message.headers["CG-Project-Id"] == fleet.project
+
+
+async def test_a_worker_that_took_a_command_keeps_no_other_from_a_free_one(fleet: Fleet) -> None:
+    store, began, may_end = await fleet.store(), asyncio.Event(), asyncio.Event()
+    fleet.bus = bus = WatchedBus(fleet.bus)
+
+    @tool(tier=Tier.WALK)
+    async def note(words: str) -> str:
+        """Write words down."""
+        if words == "milk":
+            began.set()
+            await may_end.wait()
+        return words
+
+    await fleet.worker([note], at_once=1)
+    relay = await fleet.relay(store=store)
+    async with waiting_caller(fleet) as sends:
+        agent = fleet.agent(store, [fleet.far(note)], relay=relay, sends=sends)
+        first = asyncio.create_task(agent.call("note", {"words": "milk"}))
+        await began.wait()
+        bus.refuses = True
+        await fleet.worker([note], at_once=1)  # which asks the broker behind the first one
+        async with asyncio.timeout(20):
+            assert (await agent.call("note", {"words": "tea"})).text == "tea"
+        may_end.set()
+        assert (await first).text == "milk"
 
 
 async def test_a_command_that_was_taken_and_lost_is_sent_when_it_is_due(fleet: Fleet) -> None:

@@ -331,7 +331,7 @@ class NatsBus:
             with suppress(NatsError, OSError, TimeoutError):
                 await self._client.close()
 
-    async def pull(self, plan: StreamPlan, config: ConsumerConfig) -> NatsPull:
+    async def pull(self, plan: StreamPlan, config: ConsumerConfig, room: Callable[[], int]) -> NatsPull:
         """A durable consumer, made where it is missing, to ask for messages. Raises NatsError, BusError."""
         assert config.durable_name is not None
         try:
@@ -346,7 +346,7 @@ class NatsBus:
             if known.config.ack_wait != config.ack_wait:
                 await self._js.add_consumer(plan.name, config)
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{plan.name}.{config.durable_name}"
-        pull = NatsPull(self._client, subject, self._client.new_inbox())
+        pull = NatsPull(self._client, subject, self._client.new_inbox(), room)
         await pull.open()
         return pull
 
@@ -470,10 +470,12 @@ class _NatsSubscription:
         """Ask for messages, and be asked about those that are handed over."""
         if self._take is not None and self._handoffs is None:
             self._handoffs = await self._bus.hear_handoffs(self._config, self._is_taken)
-        self._pull = await self._bus.pull(self._plan, self._config)
+        self._pull = await self._bus.pull(self._plan, self._config, lambda: self._in_flight.room)
 
     def _is_taken(self, handed: Msg) -> bool:
         assert self._take is not None
+        if self._pull is not None and not self._pull.has_room:
+            return False
         message = BusMessage(command_subject(handed.subject), handed.data, dict(handed.headers or {}))
         return self._in_flight.hand_over(message, self._take, self._bus.publish)
 

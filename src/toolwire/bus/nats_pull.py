@@ -2,13 +2,15 @@
 
 A request brings all that are there. Where none are, another one waits for the next message alone: more would come to a
 subscriber that does not ask for them, while others wait. Each message says whether more are there behind it. Only one
-request is open at a time, so no more come than there is room for. A broker that restarts forgets requests, so an open
-one counts for a few seconds only.
+request is open at a time, so no more come than there was room for. Messages that were handed over may have taken that
+room meanwhile; what comes then is given back at once, for a subscriber that is free. A broker that restarts forgets
+requests, so an open one counts for a few seconds only.
 """
 
 import asyncio
 import json
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 from nats.aio.client import Client
@@ -33,10 +35,11 @@ class PullEnded(NatsError):
 class NatsPull:
     """See `open_pull`."""
 
-    def __init__(self, client: Client, subject: str, inbox: str) -> None:
+    def __init__(self, client: Client, subject: str, inbox: str, room: Callable[[], int]) -> None:
         self._client = client
         self._subject = subject
         self._inbox = inbox
+        self._room = room
         self._sub: Subscription | None = None
         self._messages: deque[tuple[float, Msg]] = deque()
         self._changed = asyncio.Event()
@@ -45,6 +48,11 @@ class NatsPull:
         self._until = 0.0
         self._is_empty = False
         self._ended = ""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for another message behind those that wait here."""
+        return self._room() > len(self._messages)
 
     async def open(self) -> None:
         self._sub = await self._client.subscribe(f"{self._inbox}.*", cb=self._receive)
@@ -94,7 +102,11 @@ class NatsPull:
         if message.reply.startswith(_ACK):
             self._expected -= 1
             self._is_empty = message.reply.rpartition(".")[2] == _NO_MORE
-            self._messages.append((asyncio.get_running_loop().time(), message))
+            if self.has_room:
+                self._messages.append((asyncio.get_running_loop().time(), message))
+            else:
+                with suppress(NatsError, OSError):
+                    await message.nak()
         elif message.subject == self._reply:  # a request that is over; of an older one it is no news
             self._expected, self._is_empty = 0, True
             headers = message.headers or {}
