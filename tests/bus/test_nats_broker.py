@@ -9,7 +9,7 @@ import nats
 import pytest
 
 from tests.bus.servers import NatsServer, running
-from toolwire.bus.contract import Subscription
+from toolwire.bus.contract import HandoffAnswer, Subscription
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import STREAMS, NatsBus, nats_bus
 from toolwire.bus.nkeys import UserKey
@@ -217,6 +217,29 @@ async def test_a_foreign_service_can_ring_the_same_doorbell(broker: NatsServer) 
             delivered = await anext(subscription)
         await delivered.ack()
     assert delivered.message == BusMessage(subject, b"{}", {"CG-Agent-Id": "ann"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "meant"),
+    [
+        (b'{"taken":true}', HandoffAnswer.TAKEN),
+        (b'{ "taken" : true, "by": "me" }\n', HandoffAnswer.TAKEN),
+        (b'{"taken": false}', HandoffAnswer.BUSY),
+        (b'{"taken": 1}', HandoffAnswer.BUSY),
+        (b"[true]", HandoffAnswer.BUSY),
+        (b"yes", HandoffAnswer.BUSY),
+        (b"", HandoffAnswer.BUSY),
+    ],
+)
+async def test_a_foreign_service_writes_its_answer_to_a_handoff_as_any_json(
+    broker: NatsServer, answer: bytes, meant: HandoffAnswer
+) -> None:
+    async with nats_bus(NatsServers((broker.url,))) as bus, await nats.connect(broker.url) as foreign:
+        heard = await foreign.subscribe(SUBJECT.replace(".cmd.", ".str."), queue="search")
+        await foreign.flush()
+        asked = asyncio.create_task(bus.hand_over(message(1), timeout_s=SOON_S))
+        await (await heard.next_msg(timeout=SOON_S)).respond(answer)
+        assert await asked is meant
 
 
 async def test_being_canceled_while_it_connects_is_never_lost(mortal: NatsServer) -> None:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace as with_fields
 from typing import Any, TypeVar
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 from nats.aio.msg import Msg
@@ -260,7 +261,7 @@ class NatsBus:
             )
         except (NatsError, OSError, TimeoutError):
             return HandoffAnswer.UNHEARD
-        return HandoffAnswer.TAKEN if answer.data == _TAKEN else HandoffAnswer.BUSY
+        return HandoffAnswer.TAKEN if _says_taken(answer.data) else HandoffAnswer.BUSY
 
     @asynccontextmanager
     async def subscribe(
@@ -567,6 +568,14 @@ async def _quietly(sending: Any) -> None:
     """An acknowledgement that gets lost only makes the message come again."""
     with suppress(NatsError, OSError, TimeoutError):
         await sending
+
+
+def _says_taken(answer: bytes) -> bool:
+    """Whether an answer to a handoff says yes, however its JSON is written."""
+    with suppress(orjson.JSONDecodeError):
+        said = orjson.loads(answer)
+        return isinstance(said, dict) and said.get("taken") is True
+    return False
 
 
 def _category_of(pattern: str) -> Category:
