@@ -4,24 +4,30 @@ import asyncio
 import socket
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+import asyncpg
 import pytest
 
 from tests.postgres_server import PostgresServer, new_schema, postgres_server
 from toolwire.errors import Fenced, SettingsError, StoreUnavailable
 from toolwire.record import reads
 from toolwire.record import schema as tables
-from toolwire.record.pg_connection import PgConnection, address_of
+from toolwire.record.pg_connection import Connection, PgConnection, address_of
 from toolwire.record.pg_dialect import to_postgres
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.transaction import ADD_CHARGE, StaleCache
 
 from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, success
+
+_WAITING = """
+    SELECT pid FROM pg_locks WHERE NOT granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 
 
 @asynccontextmanager
@@ -232,6 +238,71 @@ async def test_another_event_loop_writes_as_well(postgres: PostgresServer, tmp_p
         here = [store.begin(a_turn(f"here-{number}")) for number in range(5)]
         await asyncio.gather(asyncio.to_thread(asyncio.run, begin_all()), *here)
         assert len(await store.turns(limit=100)) == 11
+
+
+async def cancel_writing(steps: int) -> None:
+    """Cancel what writes on this loop after so many of its steps, as the end of a loop cancels all tasks."""
+    writing: list[asyncio.Task[Any]] = []
+    while not writing:
+        await asyncio.sleep(0)
+        writing = [task for task in asyncio.all_tasks() if task.get_name() == "toolwire-write"]
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    writing[0].cancel()
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+async def test_what_is_canceled_before_it_was_sent_is_written_all_the_same(
+    postgres: PostgresServer, tmp_path: Path, steps: int
+) -> None:
+    async with opened(postgres.url, tmp_path, new_schema()) as store, asyncio.timeout(20):
+        asked = [asyncio.ensure_future(store.audit([a_row("one")]))]
+        await cancel_writing(steps)
+        await asyncio.gather(*asked, store.audit([a_row("two")]))
+        assert [row.event for row in await store.audit_log()] == ["one", "two"]
+
+
+async def test_who_waits_for_what_is_canceled_after_it_was_sent_hears_of_it(
+    mortal: PostgresServer, tmp_path: Path
+) -> None:
+    schema = new_schema()
+    async with opened(mortal.url, tmp_path, schema) as store, asyncio.timeout(20):
+        for _ in range(2):
+            await store.audit([a_row("before")])
+        other = await asyncio.to_thread(PgConnection, mortal.url, schema=schema)
+        await asyncio.to_thread(other.execute, "BEGIN IMMEDIATE")  # so that others wait for the lock
+        asked = asyncio.ensure_future(store.audit([a_row("one")]))
+        while not (await asyncio.to_thread(other.execute, _WAITING)).fetchall():
+            pass
+        await cancel_writing(0)
+        with pytest.raises(StoreUnavailable, match="not waited for"):
+            await asked
+        await asyncio.to_thread(other.close)
+        await store.audit([a_row("two")])
+        assert (await store.audit_log())[-1].event == "two"
+
+
+async def all_connections(url: str) -> AsyncIterator[Connection]:
+    """As many as the server lets in."""
+    with suppress(asyncpg.TooManyConnectionsError):
+        while True:
+            yield await asyncpg.connect(url)
+
+
+async def test_a_server_that_lets_in_no_more_is_written_to_by_who_is_in(mortal: PostgresServer, tmp_path: Path) -> None:
+    owner = await asyncpg.connect(mortal.url)
+    await owner.execute("CREATE ROLE ada LOGIN; GRANT CREATE ON DATABASE postgres TO ada")
+    async with opened(url := mortal.url.replace("toolwire@", "ada@"), tmp_path, new_schema()) as store:
+        await store.audit([a_row("one")])
+        here = store._loop_writes._connection
+        assert here is not None
+        await owner.execute("SELECT pg_terminate_backend($1)", here.get_server_pid())
+        taken = [one async for one in all_connections(url)]
+        await store.audit([a_row("two")])
+        for one in taken:
+            one.terminate()
+        assert [row.event for row in await store.audit_log()] == ["one", "two"]
+    await owner.close()
 
 
 async def test_a_store_that_is_closed_keeps_what_was_being_written(postgres: PostgresServer, tmp_path: Path) -> None:

@@ -44,12 +44,14 @@ class PgLoopWrites:
         self._rows = _RowsOfTransaction()
         self._known = Cache()
         self._connection: Connection | None = None
+        self._is_sent = False
 
     async def write(self, changes: Sequence[Change]) -> list[Any]:
         """Make changes in one transaction; what comes of each. Raises NotOnLoop, and nothing was written then."""
         if len(changes) > MOST_CHANGES:
             raise NotOnLoop
         self._rows.clear()
+        self._is_sent = False
         try:
             with sqlite_errors(self._address, self._limit_s):
                 async with asyncio.timeout(self._limit_s):
@@ -60,6 +62,11 @@ class PgLoopWrites:
         except StoreUnavailable as error:  # it may have been written
             self.close()
             return [StoreUnavailable(*error.args) for _ in changes]
+        except asyncio.CancelledError:  # as all tasks are at the end of a loop; who asked is not to wait for ever
+            self.close()
+            if not self._is_sent:
+                raise NotOnLoop from None
+            return [StoreUnavailable(f"{self._address} was not waited for any longer") for _ in changes]
         except sqlite3.Error as error:
             self._forget()
             if isinstance(error, MissingChain):
@@ -70,9 +77,10 @@ class PgLoopWrites:
         connection = self._connection
         if connection is None or may_be_gone(connection):
             self.close()
-            connection = self._connection = await self._connect()
+            connection = self._connection = await self._connected()
         await self._look_up(connection, changes)
         tx, outcomes = self._made(changes)
+        self._is_sent = True
         digests = await connection.fetchval(WRITE, None, *self._rows.take(), True)
         if digests is None:  # what was taken for true is not
             raise NotOnLoop
@@ -80,6 +88,15 @@ class PgLoopWrites:
             given = iter(digests)
             self._audited([row if row[-1] is not None else (*row[:-1], next(given)) for row in tx.audited])
         return outcomes
+
+    async def _connected(self) -> Connection:
+        """A connection of its own. Where the server lets in no more, the thread may have one."""
+        try:
+            return await self._connect()
+        except TimeoutError:  # the thread would wait as long again
+            raise
+        except Exception:
+            raise NotOnLoop from None
 
     async def _look_up(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Learn what the changes will ask that is not known yet."""

@@ -248,6 +248,7 @@ class Writer:
                 self._send(group)
         if is_here:
             self._making = loop.create_task(self._write_here(group), name="toolwire-write")
+            self._making.add_done_callback(lambda made: self._not_begun(group) if made.cancelled() else None)
         else:
             self._stand_still(group)
 
@@ -276,9 +277,18 @@ class Writer:
                 self._tell(len(group.changes), perf_counter() - began)
             group.wake()
         finally:
-            self._making = None
-            if group.loop in self._pending:
-                self._pass_on(group.loop)
+            self._go_on(group.loop)
+
+    def _not_begun(self, group: ChangeGroup) -> None:
+        """The task of a group was canceled before its first step, as all are at the end of a loop."""
+        with self._lock:
+            self._send(group)
+        self._go_on(group.loop)
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._making = None
+        if loop in self._pending:
+            self._pass_on(loop)
 
     def _send(self, group: ChangeGroup) -> None:
         """Hand a group to the thread. Under the lock."""
