@@ -14,6 +14,7 @@ import pytest
 
 from tests.postgres_server import PostgresServer, new_schema, postgres_server
 from toolwire.errors import Fenced, SettingsError, StoreUnavailable
+from toolwire.protocol.chat import Reply, Usage
 from toolwire.record import reads
 from toolwire.record import schema as tables
 from toolwire.record.pg_connection import Connection, PgConnection, address_of
@@ -238,6 +239,25 @@ async def test_another_event_loop_writes_as_well(postgres: PostgresServer, tmp_p
         here = [store.begin(a_turn(f"here-{number}")) for number in range(5)]
         await asyncio.gather(asyncio.to_thread(asyncio.run, begin_all()), *here)
         assert len(await store.turns(limit=100)) == 11
+
+
+async def test_a_change_that_cannot_be_sent_takes_none_with_it_of_those_beside_it(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    async with opened(postgres.url, tmp_path, new_schema()) as store:
+        for _ in range(2):  # from here on the loop writes
+            await store.audit([a_row("before")])
+        await store.begin(turn := a_turn())
+        told = Reply("hello", usage=Usage(10**30))  # a provider may say anything
+        done = await asyncio.gather(
+            store.audit([a_row("one")]),
+            store.append_reply(turn, told, [], []),
+            store.audit([a_row("two")]),
+            return_exceptions=True,
+        )
+
+        assert (done[0], isinstance(done[1], Exception), done[2]) == (None, True, None)
+        assert [row.event for row in await store.audit_log()] == ["before", "before", "one", "two"]
 
 
 async def cancel_writing(steps: int) -> None:

@@ -79,9 +79,9 @@ class PgLoopWrites:
             self.close()
             connection = self._connection = await self._connected()
         await self._look_up(connection, changes)
-        tx, outcomes = self._made(changes)
+        tx, outcomes, sent = self._made(changes)
         self._is_sent = True
-        digests = await connection.fetchval(WRITE, None, *self._rows.take(), True)
+        digests = await connection.fetchval(WRITE, None, *sent, True)
         if digests is None:  # what was taken for true is not
             raise NotOnLoop
         if tx.audited:
@@ -109,8 +109,8 @@ class PgLoopWrites:
             rows = await connection.fetch(KNOWN, as_value(orjson.dumps(keys).decode()))
             learn(known, keys, map(read_values, rows))
 
-    def _made(self, changes: Sequence[Change]) -> tuple[Transaction, list[Any]]:
-        """The changes as a transaction whose rows wait. Whatever goes wrong, the thread looks what it is."""
+    def _made(self, changes: Sequence[Change]) -> tuple[Transaction, list[Any], tuple[str, str]]:
+        """The changes as a transaction, and what is to be sent. Whatever goes wrong, the thread looks what it is."""
         connection = cast(sqlite3.Connection, self._rows)
         try:
             self._liveness.join(connection)
@@ -118,9 +118,9 @@ class PgLoopWrites:
             tx.facts = self._rows.facts
             outcomes = [change(tx) for change in changes]
             tx.flush()
+            return tx, outcomes, self._rows.take()
         except Exception:
             raise NotOnLoop from None
-        return tx, outcomes
 
     def _forget(self) -> None:
         """What was asked or changed by a transaction that was not made may be otherwise."""
