@@ -99,6 +99,15 @@ def test_anything_else_is_refused_with_a_sentence_about_the_field(
     assert str(refused.value).startswith(kind.__name__)
 
 
+def test_a_grant_of_a_kind_of_its_own_is_looked_at_as_well() -> None:
+    class Careful(Grant, frozen=True):
+        """What a program may define for itself."""
+
+    assert Careful(tier="run").tier is Tier.RUN  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"Careful\(max_calls=…\) must be at least"):
+        Careful(max_calls=-1)
+
+
 def test_no_limit_can_be_said_as_infinity() -> None:
     assert L(deadline_s=float("inf"), tokens=float("inf")) == Limits()
 

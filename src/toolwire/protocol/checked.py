@@ -34,7 +34,7 @@ class _CheckedMeta(StructMeta):
     """Looks at what is given before a value is made. A `Struct` has no place of its own for that."""
 
     def __call__(self, *args: Any, **given: Any) -> Any:
-        fields, checks = self.__struct_fields__, _checks[self]
+        fields, checks = self.__struct_fields__, _checks_of(self)
         _refuse_unknown(self.__name__, fields, given)
         right = [_checked(self, checks, name, item) for name, item in zip(fields, args, strict=False)]
         return super().__call__(
@@ -44,6 +44,12 @@ class _CheckedMeta(StructMeta):
 
 class CheckedStruct(Struct, frozen=True, metaclass=_CheckedMeta):
     """A value whose constructor looks at the fields that `check_fields` names."""
+
+
+def _checks_of(kind: type) -> Mapping[str, Check]:
+    """Those of a class, and of what it is a subclass of."""
+    found = _checks.get(kind)
+    return found if found is not None else next((_checks[one] for one in kind.__mro__ if one in _checks), {})
 
 
 def _checked(kind: type, checks: Mapping[str, Check], name: str, item: Any) -> Any:
