@@ -26,6 +26,8 @@ class WatchedBus:
         self._bus = bus
         self._loses = loses
         self.refuses = False
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.published: list[BusMessage] = []
         self.answers: list[HandoffAnswer] = []
 
@@ -38,6 +40,7 @@ class WatchedBus:
         return await self._bus.publish(message, **named)
 
     async def hand_over(self, message: BusMessage, **named: Any) -> HandoffAnswer:
+        await self.may_answer.wait()
         if self.refuses:
             return HandoffAnswer.BUSY
         named["timeout_s"] = SOON_S  # however busy the machine is
@@ -122,6 +125,28 @@ async def test_a_worker_that_took_a_command_keeps_no_other_from_a_free_one(fleet
             assert (await agent.call("note", {"words": "tea"})).text == "tea"
         may_end.set()
         assert (await first).text == "milk"
+
+
+async def test_no_more_commands_are_handed_over_at_a_time_than_are_sent(fleet: Fleet) -> None:
+    """Of thousands, most would wait for an answer for so long that they are published as well."""
+    store, note = await fleet.store(), fleet.tool()
+    fleet.bus = bus = WatchedBus(fleet.bus)
+    bus.may_answer.clear()
+    await fleet.worker([note])
+    relay = await fleet.relay(store=store, at_once=2)
+    script = [call("note", words=str(number)) for number in range(5)]
+    turn = await fleet.sent(fleet.agent(store, [fleet.far(note)], script, relay=relay))
+    async with asyncio.timeout(20):
+        while len(fleet.noted) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert (len(bus.published), bus.answers) == (3, [])
+    bus.may_answer.set()
+
+    async def have_ended() -> bool:
+        return all(card.result is not None for card in await store.calls(turn_id=turn, project=fleet.project))
+
+    await fleet.until(have_ended)
+    assert (sorted(fleet.noted), bus.answers) == (["0", "1", "2", "3", "4"], [HandoffAnswer.TAKEN] * 2)
 
 
 async def test_a_command_that_was_taken_and_lost_is_sent_when_it_is_due(fleet: Fleet) -> None:

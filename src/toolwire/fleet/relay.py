@@ -285,8 +285,13 @@ class Relay:
         self._waiting.add_first(one.line, one)
 
     def _may_hand_over(self, one: _Command) -> bool:
-        """Whether a command is new, and a worker may have a free slot."""
-        return one.is_new and asyncio.get_running_loop().time() >= self._hands_over_from.get(one.line, 0.0)
+        """Whether a command is new, and a worker may have a free slot.
+
+        Of very many that are handed over at a time, most would get no answer in time.
+        """
+        if not one.is_new or len(self._handing_over) >= self._at_once:
+            return False
+        return asyncio.get_running_loop().time() >= self._hands_over_from.get(one.line, 0.0)
 
     def _hand_over_soon(self, one: _Command) -> None:
         """Hand a command over. Nothing waits for the answer here."""
