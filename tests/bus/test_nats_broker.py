@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import nats
 import pytest
@@ -234,10 +235,11 @@ async def test_a_foreign_service_can_ring_the_same_doorbell(broker: NatsServer) 
 async def test_a_foreign_service_writes_its_answer_to_a_handoff_as_any_json(
     broker: NatsServer, answer: bytes, meant: HandoffAnswer
 ) -> None:
+    subject = str(Subject.tool(f"p{uuid4().hex}", "public", "search"))
     async with nats_bus(NatsServers((broker.url,))) as bus, await nats.connect(broker.url) as foreign:
-        heard = await foreign.subscribe(SUBJECT.replace(".cmd.", ".str."), queue="search")
+        heard = await foreign.subscribe(subject.replace(".cmd.", ".str."), queue="search")
         await foreign.flush()
-        asked = asyncio.create_task(bus.hand_over(message(1), timeout_s=SOON_S))
+        asked = asyncio.create_task(bus.hand_over(BusMessage(subject, b"1"), timeout_s=SOON_S))
         await (await heard.next_msg(timeout=SOON_S)).respond(answer)
         assert await asked is meant
 
