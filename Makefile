@@ -104,10 +104,11 @@ fuzz: setup ## read a million broken and hostile model outputs; none may raise o
 race: setup ## swap folders for links under the file tools for a minute each; nothing may lead out
 	@$(RUN) python -m benchmarks.race_paths 60
 
-chaos: setup ## kill workers, runners, broker and database of a fleet, 5,000 calls long, with PostgreSQL and with SQLite
+chaos: setup ## kill workers, runners, broker and database of a fleet, 5,000 calls long and at each crash point
 	@$(RUN) python -m benchmarks.fleet_storm --calls 5000
 	@$(RUN) python -m benchmarks.fleet_storm --calls 5000 --store sqlite
 	@$(RUN) python -m tests.simulation --seeds 20000 --jobs 2
+	@$(RUN) python -m tests.simulation --points --seeds 20 --jobs 2
 
 storm: setup ## kill processes that share a store, 5,000 calls long; nothing may be lost, done twice or left behind
 	@$(RUN) python -m benchmarks.kill_storm --calls 5000

@@ -5,12 +5,12 @@ import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from random import Random
 from typing import Any
 
-from tests.simulation.crash_points import DEADLY, CrashPoint, Fault
+from tests.simulation.crash_points import CRASH_POINTS, DEADLY, CrashPoint, Fault
 from tests.simulation.delegation import GRANT, delegating_tools, plain_tools
 from tests.simulation.faults import CALM, FaultPlan, draw_faults
 from tests.simulation.foreign_service import ForeignService, HttpCards, Journal
@@ -50,7 +50,7 @@ PAUSES_S = (1.0, 3.0, 6.0, 10.0)
 QUIET_S = 240.0
 """So long after the last fault everything must have come to its end."""
 
-_EVENTS = 60
+EVENTS = 60
 _LIMITS = Limits(consecutive_failures=100, repeats=100, result_chars=MOST_CHARS)
 DETACHED_LEASE_S = 6.0
 PAUSE_S, BROKER_AWAY_S = 3 * LEASE_S, 25.0
@@ -68,6 +68,8 @@ class Report:
     events: tuple[str, ...]
     counts: Counter[str]
     part: str = ""
+    point: str = ""
+    """The name of the crash point, where the run was about one."""
 
     @property
     def is_sound(self) -> bool:
@@ -76,8 +78,9 @@ class Report:
     def __str__(self) -> str:
         lines = [f"seed {self.seed}: {len(self.violations)} violations", *self.violations[:5]]
         lines += ["", f"the last {len(self.events)} events:", *self.events, ""]
-        part = f" --part {self.part}" if self.part else ""
-        return "\n".join([*lines, f"again: python -m tests.simulation --seed {self.seed}{part}"])
+        what = f" --part {self.part}" if self.part else ""
+        what = f' --point "{self.point}"' if self.point else what
+        return "\n".join([*lines, f"again: python -m tests.simulation --seed {self.seed}{what}"])
 
 
 class SimulatedFleet:
@@ -87,7 +90,7 @@ class SimulatedFleet:
         self,
         seed: int,
         *,
-        trace: int = _EVENTS,
+        trace: int = EVENTS,
         is_verbose: bool = False,
         crash: CrashPoint | None = None,
         part: str = "",
@@ -482,8 +485,15 @@ def _hearing(violate: Callable[[str], None]) -> Iterator[None]:
         logger.level, logger.propagate = before
 
 
+def simulate_point(name: str, seed: int, *, trace: int = EVENTS, is_verbose: bool = False) -> Report:
+    """Run one seed, in which a named crash point is struck and nothing else goes wrong."""
+    point = CRASH_POINTS[name]
+    report = simulate(seed, trace=trace, is_verbose=is_verbose, crash=point, part=point.part)
+    return replace(report, point=name)
+
+
 def simulate(
-    seed: int, *, trace: int = _EVENTS, is_verbose: bool = False, crash: CrashPoint | None = None, part: str = ""
+    seed: int, *, trace: int = EVENTS, is_verbose: bool = False, crash: CrashPoint | None = None, part: str = ""
 ) -> Report:
     """Run one seed. The verbose tell all that the store is asked. With a `crash` point, nothing else goes wrong.
 

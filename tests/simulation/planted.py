@@ -645,7 +645,7 @@ _BY_PART = {
     "workers": _WORKERS, "detached": _DETACHED, "tasks": _TASKS, "service": _SERVICE, "canceled": _CANCELED
 }  # fmt: skip
 PLANTED = {one.__name__: one for plants in _BY_PART.values() for one in plants}
-_ALL = {**PLANTED, **{one.__name__: one for one in _AT_POINTS}}
+ALL = {**PLANTED, **{one.__name__: one for one in _AT_POINTS}}
 PARTS = {one.__name__: part for part, plants in _BY_PART.items() for one in plants}
 """The part of the protocol in which a defence is missed; see `workload.MIXTURES`."""
 
@@ -654,5 +654,5 @@ PARTS = {one.__name__: part for part, plants in _BY_PART.items() for one in plan
 def without(name: str) -> Iterator[None]:
     """Take one defence away inside the block."""
     with ExitStack() as stack:
-        _ALL[name](stack)
+        ALL[name](stack)
         yield

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.simulation.__main__ import main
 from tests.simulation.crash_points import CRASH_POINTS, NOWHERE
 from tests.simulation.fleet import simulate
 from tests.simulation.planted import PARTS, PLANTED, without
@@ -27,6 +28,7 @@ _LATE = {
 }
 """Where seeds notice something only now and then, the first one that is tried: a seed costs 40 ms."""
 _AT_EACH_POINT = 8
+_AFTER_THE_EFFECT = "C26 the effect is done, and its result not kept"
 _MOST_TRIED_AT_A_POINT = 100
 
 
@@ -64,6 +66,27 @@ def test_control_without_its_defence_a_crash_point_does_harm(name: str) -> None:
 
     with without(point.control):
         assert any(map(does_harm, range(point.first, point.first + _MOST_TRIED_AT_A_POINT)))
+
+
+def test_a_sweep_of_a_point_counts_what_came_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--point", _AFTER_THE_EFFECT, "--seeds", "8"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("1 points, ")
+    assert "0 lost, 0 duplicated" in said
+
+
+def test_control_a_sweep_without_a_defence_fails_and_says_where(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--point", _AFTER_THE_EFFECT, "--seeds", "8", "--without", "repeat_unsafe_calls"]) == 1
+    said = capsys.readouterr().out
+    assert " 0 duplicated" not in said
+    assert f'again: python -m tests.simulation --seed 1 --point "{_AFTER_THE_EFFECT}"' in said
+
+
+def test_a_sweep_that_never_strikes_a_point_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    """No turn of this seed asks anyone."""
+    point = "C7 while a call awaits approval"
+    assert main(["--point", point, "--seeds", "1"]) == 1
+    assert f"never struck: {point}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", PLANTED)
