@@ -1,10 +1,10 @@
 """What must be true at the end of a run, whatever went wrong. What must never happen is checked where it would."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.workload import DELEGATING, HELPER, ONCE, Effected, Key, final_answer
+from tests.simulation.workload import DELEGATING, HELPER, ONCE, Key, final_answer
 from toolwire.fleet.reports import REFUSED
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import Code, Status
@@ -44,7 +44,7 @@ def check_end(fleet: "SimulatedFleet") -> None:
                 fleet.violate(f"call {key} was never planned")
             if card.result is not None and card.result.handle and not fleet.store.has_body(card.result.handle):
                 fleet.violate(f"the whole output of {key} is not kept")
-            for wrong in _wrong(card, fleet.ledger.effects.get(key, [])):
+            for wrong in wrong_about_call(card, fleet.ledger.effects.get(key, [])):
                 fleet.violate(f"{card.call.name} {key}: {wrong}")
                 fleet.counts["lost"] += wrong == NO_RESULT
                 fleet.counts["duplicated"] += wrong == TWICE
@@ -89,7 +89,8 @@ def _check_log(fleet: "SimulatedFleet") -> None:
         fleet.violate(f"reports that were received and left no trace: {silent}")
 
 
-def _wrong(card: CallCard, effects: list[Effected]) -> Iterator[str]:
+def wrong_about_call(card: CallCard, effects: Sequence[object]) -> Iterator[str]:
+    """What the record of a call says otherwise of it than the outside, or does not say."""
     name, result = card.call.name, card.result
     if result is None:
         yield NO_RESULT

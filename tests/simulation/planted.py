@@ -1,6 +1,7 @@
 """Defences of the protocol, each taken away: a simulation that does not notice one of these shows nothing.
 
-Each is a patch of one function of the product, for as long as the block lasts.
+Each is a patch of one function of the product, for as long as the block lasts. Where that is a function of a store, it
+is taken from the one that survives its process as well: `tests/crash_sweep` uses that one.
 """
 
 import asyncio
@@ -40,8 +41,10 @@ from toolwire.record import ledger, ready
 from toolwire.record.contract import DueDispatch, KeptTurn
 from toolwire.record.ledger import Sending
 from toolwire.record.memory import MemoryStore
+from toolwire.record.owners import Owners
 from toolwire.record.projects import of_project
 from toolwire.record.rows import new_id
+from toolwire.record.sqlite import SqliteStore
 from toolwire.toolbox.agents import orchestration, orchestration_tools
 from toolwire.toolbox.agents.delegation import SubAgents
 
@@ -50,6 +53,12 @@ Plant = Callable[[ExitStack], None]
 
 def _replace(stack: ExitStack, where: Any, name: str, planted: Any) -> None:
     stack.enter_context(patch.object(where, name, planted))
+
+
+def _replace_in_stores(stack: ExitStack, name: str, planted: Callable[[Any], Any]) -> None:
+    """Put something into the place of what each store does, which it may use."""
+    for kind in (MemoryStore, SqliteStore):
+        _replace(stack, kind, name, planted(getattr(kind, name)))
 
 
 def claim_without_epoch(stack: ExitStack) -> None:
@@ -149,12 +158,15 @@ def drop_what_the_broker_refuses(stack: ExitStack) -> None:
 
 def never_send_again(stack: ExitStack) -> None:
     """The relay takes for delivered what it has taken up, and what the broker confirmed."""
-    right = MemoryStore.take_due
 
-    async def take(store: MemoryStore, now: float, _pause: Any, **more: Any) -> list[DueDispatch]:
-        return await right(store, now, lambda _: 1e9, **more)
+    def planted(right: Any) -> Any:
+        async def take(store: Any, now: float, _pause: Any, **more: Any) -> list[DueDispatch]:
+            due: list[DueDispatch] = await right(store, now, lambda _: 1e9, **more)
+            return due
 
-    _replace(stack, MemoryStore, "take_due", take)
+        return take
+
+    _replace_in_stores(stack, "take_due", planted)
 
 
 def rely_on_handoffs(stack: ExitStack) -> None:
@@ -232,14 +244,17 @@ def run_commands_of_older_epochs(stack: ExitStack) -> None:
 
 def run_what_has_ended(stack: ExitStack) -> None:
     """A worker neither looks whether a call has a result, nor is it told."""
-    right_claim, right_due, right_dispatched = ledger.claim_call, ledger.due_call, MemoryStore.dispatched
+    right_claim, right_due = ledger.claim_call, ledger.due_call
 
     def claim(card: CallCard, kept: CallCard | None, *rest: Any) -> Any:
         return right_claim(card, replace(kept, result=None) if kept is not None else None, *rest)
 
-    async def dispatched(store: MemoryStore, *args: Any, **more: Any) -> tuple[Dispatch, CallCard]:
-        dispatch, card = await right_dispatched(store, *args, **more)
-        return dispatch, replace(card, result=None)
+    def planted(right: Any) -> Any:
+        async def dispatched(store: Any, *args: Any, **more: Any) -> tuple[Dispatch, CallCard]:
+            dispatch, card = await right(store, *args, **more)
+            return dispatch, replace(card, result=None)
+
+        return dispatched
 
     def due(dispatch: Dispatch, *rest: Any) -> tuple[Sending, float | None]:
         what, until = right_due(dispatch, *rest)
@@ -247,7 +262,7 @@ def run_what_has_ended(stack: ExitStack) -> None:
 
     _replace(stack, ledger, "claim_call", claim)
     _replace(stack, ledger, "due_call", due)
-    _replace(stack, MemoryStore, "dispatched", dispatched)
+    _replace_in_stores(stack, "dispatched", planted)
     run_what_another_began(stack)
 
 
@@ -269,6 +284,7 @@ def name_outputs_before_they_are_kept(stack: ExitStack) -> None:
 
 def leave_turns_of_the_dead(stack: ExitStack) -> None:
     """A turn whose process died is taken for one that is run."""
+    _replace(stack, Owners, "alive", lambda *_: True)
     _replace(stack, MemoryStore, "_is_run", lambda _, kept: kept.state == ledger.RUNNING)
 
 
@@ -279,22 +295,25 @@ def begin_again(stack: ExitStack) -> None:
 
 def look_only_when_woken(stack: ExitStack) -> None:
     """Runners do not look by themselves whether a result has come."""
-    right_wake, right_ready = turn_runner.TurnRunner.wake, MemoryStore.ready_turns
+    right_wake = turn_runner.TurnRunner.wake
     woken: list[bool] = []
 
     def wake(self: turn_runner.TurnRunner) -> None:
         woken.append(True)
         right_wake(self)
 
-    async def ready_turns(store: MemoryStore, *args: Any, **more: Any) -> Any:
-        found = await right_ready(store, *args, **more)
-        if woken and found:
-            woken.clear()
-            return found
-        return [turn for turn in found if not any(isinstance(wait, ForResult) for wait in turn.waits)]
+    def planted(right: Any) -> Any:
+        async def ready_turns(store: Any, *args: Any, **more: Any) -> Any:
+            found = await right(store, *args, **more)
+            if woken and found:
+                woken.clear()
+                return found
+            return [turn for turn in found if not any(isinstance(wait, ForResult) for wait in turn.waits)]
+
+        return ready_turns
 
     _replace(stack, turn_runner.TurnRunner, "wake", wake)
-    _replace(stack, MemoryStore, "ready_turns", ready_turns)
+    _replace_in_stores(stack, "ready_turns", planted)
 
 
 def run_before_the_reply_is_kept(stack: ExitStack) -> None:

@@ -317,6 +317,7 @@ class PlannedModel:
         told: dict[tuple[str, str], str],
         *,
         fails: float,
+        slow_s: float = 1.0,
     ) -> None:
         """In `told` stands what models of this run were told, by project and call."""
         self._project = project
@@ -325,6 +326,7 @@ class PlannedModel:
         self._violate = violate
         self._reach = reach
         self._told = told
+        self._slow_s = slow_s
         self.fails = fails
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
@@ -333,7 +335,7 @@ class PlannedModel:
         replies = [one for one in request.messages if isinstance(one, Reply)]
         results = [one for one in request.messages if isinstance(one, ResultsMessage)]
         self._check(replies, results)
-        await asyncio.sleep(self._random.random() * self._random.choice((0.01, 1.0)))
+        await asyncio.sleep(self._random.random() * self._random.choice((0.01, self._slow_s)))
         await self._reach("ask model", "before")
         if self._random.random() < self.fails:
             raise ModelUnavailable("the planned model is overloaded")

@@ -1,0 +1,143 @@
+"""Waits until all turns and calls of a run have ended, and compares what is on record with what happened outside."""
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from tests.crash_sweep.fleet import LEDGER, WRONG, Place
+from tests.crash_sweep.striking import LONGEST_ACK_WAIT_S
+from tests.simulation.invariants import NO_RESULT, TWICE, wrong_about_call
+from toolwire.errors import NotFound, StoreError
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.turns import EndReason
+from toolwire.record.contract import Store, TurnSummary
+from toolwire.record.projects import of_project
+from toolwire.record.sqlite import SqliteStore
+
+_LOOKS_S = 0.1
+_LATE_S = 1.3 * LONGEST_ACK_WAIT_S
+"""What the broker has not heard of comes again after the end, and must change nothing."""
+
+_MOST = 1_000
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of a run."""
+
+    turns: int = 0
+    calls: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    unknown: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+async def judge(place: Place, limit_s: float) -> Verdict:
+    while True:
+        try:
+            store = await SqliteStore.at(place.home, lease_s=place.lease_s)
+            break
+        except StoreError:
+            await asyncio.sleep(_LOOKS_S)
+    verdict = Verdict()
+    try:
+        try:
+            async with asyncio.timeout(limit_s):
+                await _until_ended(place, store)
+            await asyncio.sleep(_LATE_S)
+        except TimeoutError:
+            verdict.wrong.append(f"after {limit_s:g} s not all has ended")
+        await _compare(place, store, verdict)
+        chain = await store.audit_chain()
+        if chain.broken_at is not None:
+            verdict.wrong.append(f"the audit log does not hold at {chain.broken_at}")
+    finally:
+        await store.close_store()
+    with closing(sqlite3.connect(place.home / "store.db")) as database:
+        if (found := database.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
+            verdict.wrong.append(f"the database is not sound: {found}")
+    told = place.folder / WRONG
+    verdict.wrong += told.read_text().splitlines() if told.exists() else []
+    return verdict
+
+
+async def _everything(place: Place, store: Store) -> tuple[list[TurnSummary], dict[str, list[CallCard]]]:
+    turns: list[TurnSummary] = []
+    cards: dict[str, list[CallCard]] = defaultdict(list)
+    for project in sorted({plan.project for plan in place.plans.begun}):
+        turns += await store.turns(limit=_MOST, project=project)
+        for card in await store.calls(limit=_MOST, project=project):
+            cards[f"{project}/{card.turn_id}"].append(card)
+    return turns, cards
+
+
+async def _until_ended(place: Place, store: Store) -> None:
+    while not await _has_ended(place, store):  # noqa: ASYNC110 -- other processes end it
+        await asyncio.sleep(_LOOKS_S)
+
+
+async def _has_ended(place: Place, store: Store) -> bool:
+    try:
+        turns, cards = await _everything(place, store)
+    except StoreError:
+        return False
+    begun = {(turn.project, turn.id) for turn in turns}
+    if any((plan.project, plan.turn_id) not in begun for plan in place.plans.begun):
+        return False
+    open_calls = (card for some in cards.values() for card in some if card.result is None)
+    return all(turn.state == "ended" for turn in turns) and not any(open_calls)
+
+
+async def _compare(place: Place, store: Store, verdict: Verdict) -> None:
+    effects: dict[tuple[str, str], list[object]] = defaultdict(list)
+    path = place.folder / LEDGER
+    for line in path.read_text().splitlines() if path.exists() else ():
+        project, key, *effect = json.loads(line)
+        effects[project, key].append(effect)
+    turns, cards = await _everything(place, store)
+    for turn in turns:
+        verdict.turns += 1
+        if turn.state != "ended":
+            verdict.lost += 1
+            verdict.wrong.append(f"turn {turn.id} is {turn.state}: {turn.waits}")
+        elif turn.reason not in (EndReason.ANSWERED, EndReason.CANCELED):
+            verdict.wrong.append(f"turn {turn.id} ended as {turn.reason}")
+        mine = cards[f"{turn.project}/{turn.id}"]
+        planned = [one for step in place.plans.of(turn.project, turn.id, turn.question).steps for one in step]
+        if twice := [key for key, times in Counter(map(_numbered, mine)).items() if key and times > 1]:
+            verdict.wrong.append(f"calls of {turn.id} that were accepted more than once: {twice}")
+        for card in mine:
+            verdict.calls += 1
+            key = (turn.project, f"{turn.id}/{card.call.id}")
+            code = "" if card.result is None or card.result.error is None else card.result.error.code
+            verdict.unknown += code == Code.OUTCOME_UNKNOWN
+            if not any(one.is_made_by(card.call) for one in planned):
+                verdict.wrong.append(f"call {key} was never planned")
+            if card.result is not None and card.result.handle and not await _is_kept(store, card):
+                verdict.wrong.append(f"the whole output of {key} is not kept")
+            for wrong in wrong_about_call(card, effects.pop(key, [])):
+                verdict.wrong.append(f"{card.call.name} {key}: {wrong}")
+                verdict.lost += wrong == NO_RESULT
+                verdict.duplicated += wrong == TWICE
+    if effects:
+        verdict.wrong.append(f"effects of calls that are not on record: {list(effects)}")
+
+
+async def _is_kept(store: Store, card: CallCard) -> bool:
+    assert card.result is not None
+    assert card.result.handle is not None
+    try:
+        await of_project(store, card.project).fetch(card.result.handle)
+    except NotFound:
+        return False
+    return True
+
+
+def _numbered(card: CallCard) -> int:
+    number = card.call.arguments.get("number", 0)
+    return number if isinstance(number, int) else 0
