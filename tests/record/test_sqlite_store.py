@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import stat
+import sys
 import threading
 from pathlib import Path
 from typing import cast
@@ -40,6 +41,30 @@ async def test_everything_is_there_after_the_store_was_closed_and_opened_again(o
 
     assert [await again.turn(turn.id), await again.turns(), *await snapshot(again)] == before
     assert await again.fetch(handle) == b"large"
+
+
+_LOOKS = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("SELECT * FROM turns").fetchall()
+database.close()
+"""
+
+
+async def test_a_second_store_of_a_process_takes_no_lock_from_the_first_one(
+    open_sqlite: OpenStore, tmp_path: Path
+) -> None:
+    """Otherwise another process that closes the database takes itself for the last one, and removes the log in use."""
+    one = await open_sqlite()
+    await one.open(a_card(a_call("1")), [])
+    two = await open_sqlite()
+    path = str(tmp_path / "home" / "store.db")
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", _LOOKS, path)
+    assert await other.wait() == 0
+    await one.open(a_card(a_call("2")), [])
+    await two.open(a_card(a_call("3")), [])
+
+    assert sorted(card.call.id for card in await two.calls()) == ["1", "2", "3"]
 
 
 async def test_two_open_stores_see_each_others_changes_at_once(open_sqlite: OpenStore) -> None:

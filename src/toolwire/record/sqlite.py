@@ -1,6 +1,7 @@
 """The store that survives its process: one SQLite file, a folder of large bodies, and who is alive."""
 
 import asyncio
+import errno
 import os
 import sqlite3
 import time
@@ -877,7 +878,7 @@ def _prepare(home: Path, path: Path, connect: Callable[[], sqlite3.Connection]) 
     """Make the folder and the file where they are missing, and bring the tables up to date."""
     try:
         prepare(home)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        _make_file(path)
         connection = connect()
         try:
             schema.migrate(connection, path)
@@ -885,6 +886,19 @@ def _prepare(home: Path, path: Path, connect: Callable[[], sqlite3.Connection]) 
             connection.close()
     except (sqlite3.Error, OSError) as error:
         raise to_store_error(error, path) from error
+
+
+def _make_file(path: Path) -> None:
+    """Make the database file where it is missing. Raises OSError, also for a link.
+
+    One that is there is not opened: to close it again would drop the locks that this process has on it for other stores
+    (POSIX gives them to the process). Another process would then remove the log in use, and the database be damaged.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 
 
 def _vacuum(connection: sqlite3.Connection) -> None:
