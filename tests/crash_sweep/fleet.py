@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import copy_context
@@ -287,6 +288,7 @@ class _Errors(logging.Handler):
 
 @contextmanager
 def hearing(violate: Callable[[str], None]) -> Iterator[None]:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")  # to the log of the process
     logger, errors = logging.getLogger("toolwire"), _Errors(violate)
     logger.addHandler(errors)
     try:
@@ -299,13 +301,13 @@ async def serve(place: Place, names: list[str], incarnation: int) -> None:
     """Be a process with these parts, until it is killed or its broker or store is away for too long."""
     async with AsyncExitStack() as closing:
         closing.enter_context(hearing(place.violate))
-        store = await SqliteStore.at(place.home, lease_s=place.lease_s)
-        closing.push_async_callback(store.close_store)
         bus: Bus = await closing.enter_async_context(
             nats_bus(NatsServers((place.broker,))) if place.broker else InProcessBus()
         )
         work: list[asyncio.Task[Any]] = []
-        for name in names:
+        for name in names:  # each with a store of its own: what a worker has claimed is not the runner's own then
+            store = await SqliteStore.at(place.home, lease_s=place.lease_s)
+            closing.push_async_callback(store.close_store)
             striker = Striker(place.folder, place.points, name)
             random = Random(f"{place.seed} {name} {incarnation}")
             member = Member(place, name, StruckStore(store, striker), StruckBus(bus, striker, random), random)
@@ -318,7 +320,7 @@ async def until_ended(work: "list[asyncio.Task[Any]]", place: Place, name: str) 
     try:
         await asyncio.gather(*work)
     except (StoreError, BusError):
-        return
+        traceback.print_exc()
     except BaseException as error:
         place.violate(f"{name} broke: {error!r}")
         raise
