@@ -7,6 +7,7 @@ defence of `tests/simulation/planted.py` or `device_controls.py`; then it must f
 import argparse
 import os
 import pickle
+import signal
 import sys
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.crash_sweep.device_controls import DEVICE_PLANTED
-from tests.crash_sweep.runs import Ran, points_over, ready_to_fork, run, seeds_at
+from tests.crash_sweep.runs import Ran, die_with_parent, points_over, ready_to_fork, run, seeds_at
 from tests.simulation.planted import ALL
 
 OVER = ("embedded", "nats", "mqtt")
@@ -68,11 +69,15 @@ def _side_by_side(over: str, jobs: list[Job], lanes: int, limit_s: float) -> Ite
     for lane in range(lanes):
         ours, theirs = os.pipe()
         if os.fork() == 0:
-            with os.fdopen(theirs, "wb") as told:
-                for job in jobs[lane::lanes]:
-                    pickle.dump(run(over, *job, limit_s), told)
-                    told.flush()
-            os._exit(0)
+            try:
+                die_with_parent(signal.SIGTERM)
+                signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that its broker ends with it
+                with os.fdopen(theirs, "wb") as told:
+                    for job in jobs[lane::lanes]:
+                        pickle.dump(run(over, *job, limit_s), told)
+                        told.flush()
+            finally:
+                os._exit(0)
         os.close(theirs)
         pipes.append(os.fdopen(ours, "rb"))
     for place in range(len(jobs)):

@@ -221,7 +221,7 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]], log: Path) -> int:
         return pid
     code = 1
     try:
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        die_with_parent(signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.dup2(handle, 1)
@@ -234,6 +234,10 @@ def fork(work: Callable[[], Coroutine[Any, Any, None]], log: Path) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def die_with_parent(by: signal.Signals) -> None:
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, by)
 
 
 async def _judge(place: Place, limit_s: float, answer: Path) -> None:
