@@ -11,7 +11,7 @@ import pytest
 
 from tests.bus.servers import NatsServer, running
 from toolwire.bus.contract import HandoffAnswer, Subscription
-from toolwire.bus.nats_connection import NatsServers
+from toolwire.bus.nats_connection import NatsServers, SecureClient
 from toolwire.bus.nats_jetstream import STREAMS, NatsBus, nats_bus
 from toolwire.bus.nkeys import UserKey
 from toolwire.errors import BusUnavailable
@@ -236,12 +236,38 @@ async def test_a_foreign_service_writes_its_answer_to_a_handoff_as_any_json(
     broker: NatsServer, answer: bytes, meant: HandoffAnswer
 ) -> None:
     subject = str(Subject.tool(f"p{uuid4().hex}", "public", "search"))
-    async with nats_bus(NatsServers((broker.url,))) as bus, await nats.connect(broker.url) as foreign:
+    foreign = SecureClient(NatsServers((broker.url,)))
+    async with nats_bus(NatsServers((broker.url,))) as bus, foreign:
+        await foreign.connect(broker.url)
         heard = await foreign.subscribe(subject.replace(".cmd.", ".str."), queue="search")
         await foreign.flush()
         asked = asyncio.create_task(bus.hand_over(BusMessage(subject, b"1"), timeout_s=SOON_S))
         await (await heard.next_msg(timeout=SOON_S)).respond(answer)
         assert await asked is meant
+
+
+async def test_who_has_flushed_a_subscription_is_known_to_the_server() -> None:
+    """A server may answer a ping that comes before a subscription, and only then read on."""
+    lines, ended = list[bytes](), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"s","version":"2.14.3","max_payload":1048576,"headers":true}\r\n')
+        while line := await reader.readline():
+            lines.append(line.partition(b" ")[0].strip())
+            if lines[-1] == b"PING":
+                writer.write(b"PONG\r\n")
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        client = SecureClient(NatsServers(()))
+        await client.connect(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await client.subscribe("a")
+        await client.flush()
+        assert lines[lines.index(b"SUB") :] == [b"SUB", b"PING"]
+        await client.close()
+        await ended.wait()
 
 
 async def test_being_canceled_while_it_connects_is_never_lost(mortal: NatsServer) -> None:
