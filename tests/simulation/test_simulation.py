@@ -19,12 +19,16 @@ _LATE = {
     "acknowledge_before_it_is_kept": 60,
     "ask_whether_it_was_canceled_too_early": 690,
     "cancel_without_tasks": 65,
-    "close_without_token": 50,
+    "change_turns_of_others": 25,
+    "claim_again_with_another_token": 185,
+    "claim_without_epoch": 20,
+    "close_without_token": 270,
     "detach_before_it_is_sent": 25,
     "end_what_was_claimed_since": 1220,
     "fail_while_the_store_is_away": 20,
     "go_on_after_the_first_task": 30,
     "leave_stranded_calls": 240,
+    "run_what_another_began": 135,
 }
 """Where seeds notice something only now and then, the first one that is tried: a seed costs 40 ms."""
 _AT_EACH_POINT = 8
