@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from tests.loop.test_journey_parts import done
 from toolwire import Agent, Grant, MemoryStore, Tier, Toolbox, tool
 from toolwire.errors import CannotResume, Fenced, NotFound, Suspended
-from toolwire.hub.calls import Accepted
+from toolwire.hub.calls import Accepted, end_with_call
 from toolwire.hub.canceling import cancel_turn, turns_waited_for
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.resuming import approved_calls, lacks, require_same_tools, require_still_granted
@@ -18,9 +19,9 @@ from toolwire.protocol.chat import Reply, Usage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Effect, Tool
-from toolwire.protocol.turns import EndReason, Limits, Turn
+from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.protocol.waits import ForApproval, ForTurn
-from toolwire.record.contract import Store
+from toolwire.record.contract import Store, TurnStats
 from toolwire.testing import ScriptedModel, call
 
 
@@ -68,6 +69,22 @@ def test_a_denied_call_has_no_tool_and_goes_by_its_card(effect: Effect, may: boo
 
     assert one.tool is None
     assert one.may_run_again is may
+
+
+@pytest.mark.parametrize(
+    ("result", "reason", "failed"),
+    [
+        (done(ToolCall("paint", {}, "c"), "red"), EndReason.DELIVERED, 0),
+        (ToolResult.failed(ToolCall("paint", {}, "c"), Code.EXECUTION_FAILED, "no paint"), EndReason.CALL_FAILED, 1),
+    ],
+)
+def test_a_turn_that_is_a_single_call_ends_with_its_text_and_its_time(
+    result: ToolResult, reason: EndReason, failed: int
+) -> None:
+    result = replace(result, elapsed_ms=2_000.0, queued_ms=500.0)
+    turn, stats = end_with_call(Turn("t"), result)
+    assert turn.ending == Ending(reason, result.text)
+    assert stats == TurnStats(calls=1, failed_calls=failed, duration_ms=2_000.0, wall_s=2.5)
 
 
 # Slots
