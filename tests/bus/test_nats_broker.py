@@ -240,7 +240,7 @@ async def test_a_foreign_service_writes_its_answer_to_a_handoff_as_any_json(
     async with nats_bus(NatsServers((broker.url,))) as bus, foreign:
         await foreign.connect(broker.url)
         heard = await foreign.subscribe(subject.replace(".cmd.", ".str."), queue="search")
-        await foreign.flush()
+        await foreign.flush_all()
         asked = asyncio.create_task(bus.hand_over(BusMessage(subject, b"1"), timeout_s=SOON_S))
         await (await heard.next_msg(timeout=SOON_S)).respond(answer)
         assert await asked is meant
@@ -264,7 +264,7 @@ async def test_who_has_flushed_a_subscription_is_known_to_the_server() -> None:
         client = SecureClient(NatsServers(()))
         await client.connect(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         await client.subscribe("a")
-        await client.flush()
+        await client.flush_all()
         assert lines[lines.index(b"SUB") :] == [b"SUB", b"PING"]
         await client.close()
         await ended.wait()

@@ -85,12 +85,12 @@ class Raw:
     async def publish(self, subjects: Iterable[str], data: bytes = b"x") -> None:
         for subject in subjects:
             await self.client.publish(subject, data)
-        await self.client.flush()
+        await self.client.flush_all()
 
     async def subscribe(self, subjects: Iterable[str]) -> None:
         for subject in subjects:
             await self.client.subscribe(subject, cb=self._hear)
-        await self.client.flush()
+        await self.client.flush_all()
 
     async def has(self, count: int, *, refused: bool = False) -> None:
         """Wait for so many messages, or refusals: the library hands them over later than it reads them."""
@@ -195,7 +195,7 @@ async def test_T191_no_subject_of_another_project_is_reached(configured: Configu
         await user.has(len(sent) + len(wanted), refused=True)
         await victim.publish([str(Subject.tool("beta", "public", "search"))])
         await victim.has(1)
-        await user.client.flush()
+        await user.client.flush_all()
     assert victim.heard == [str(Subject.tool("beta", "public", "search"))]
     assert user.heard == []
 

@@ -11,7 +11,7 @@ import ssl
 from typing import Any
 
 from msgspec import Struct
-from nats.aio.client import DEFAULT_FLUSH_TIMEOUT, Client
+from nats.aio.client import Client
 from nats.errors import AuthorizationError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, ServiceUnavailableError
@@ -73,13 +73,13 @@ class SecureClient(Client):
     def uses_tls(self) -> bool:
         return bool(self._server_info.get("tls_required"))
 
-    async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:
+    async def flush_all(self) -> None:
         """Wait until the server has read what was sent before.
 
         The library's ping goes past what is on its way to the socket. The second one comes behind.
         """
-        await super().flush(timeout)
-        await super().flush(timeout)
+        await self.flush()
+        await self.flush()
 
     async def _process_connect_init(self) -> None:
         try:

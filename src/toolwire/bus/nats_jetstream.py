@@ -360,7 +360,7 @@ class NatsBus:
 
         subject = handoff_subject(config.filter_subject)
         heard = await self._client.subscribe(subject, queue=config.durable_name or "", cb=hear)
-        await self._client.flush()  # from here on the server knows of it
+        await self._client.flush_all()  # from here on the server knows of it
         return heard
 
     async def _ensure_streams(self) -> None:

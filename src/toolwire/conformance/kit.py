@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
@@ -86,7 +85,7 @@ class _KitRun:
         trial: TestedService,
         endpoint: CardEndpoint,
         bus: Bus,
-        client: Client,
+        client: SecureClient,
         process: asyncio.subprocess.Process | None,
     ) -> None:
         self._options = options
@@ -100,7 +99,7 @@ class _KitRun:
     async def all(self) -> list[CheckResult]:
         report = Subject.report(self._trial.subject.project, self._trial.subject.channel)
         await self._client.subscribe(str(report), cb=self._note)
-        await self._client.flush()
+        await self._client.flush_all()
         cases = all_cases(self._trial)
         greetings = await self._greet()
         if not any(is_answered(case, self._seen()) for case in greetings):
@@ -232,7 +231,7 @@ async def _ignore(_: Exception) -> None:
 
 
 @asynccontextmanager
-async def _listener(options: KitOptions) -> AsyncIterator[Client]:
+async def _listener(options: KitOptions) -> AsyncIterator[SecureClient]:
     client = SecureClient(options.servers)
     given = {**options.servers.options(), "allow_reconnect": False, "error_cb": _ignore}
     try:
