@@ -94,9 +94,8 @@ async def open_agent(
     """The agent of a spec, closed at the end; the store stays open.
 
     Its calls over the bus are sent by the `link` of this process; without one, the agent waits for their results. With
-    `leaves_turns` it does not wait for devices that are offline: its turns do, and are taken up again.
-    One that `resumes` a turn has no tools that the turn had not. Of the built-in tools `only` the named
-    one is made, for a single call. What the model says is kept in the file `record`, if there is one.
+    `leaves_turns` its turns wait for devices that are offline, not the agent. One that `resumes` a turn has no tools
+    that the turn had not. For a single call, `only` that built-in tool is made. The file `record` keeps model replies.
     """
     if project.uses_bus():
         await registry.load_offered_tools(project, store)
