@@ -19,6 +19,7 @@ from typing import Any, cast
 from tests.crash_sweep.striking import Striker, StruckBus, StruckStore, add_line
 from tests.simulation.crash_points import CrashPoint, Fault
 from tests.simulation.delegation import GRANT, delegating_tools, plain_tools
+from tests.simulation.fleet import LoggedErrors
 from tests.simulation.foreign_service import ForeignService, HttpCards
 from tests.simulation.virtual_loop import PROCESS
 from tests.simulation.workload import (
@@ -274,22 +275,10 @@ class Member:
         return self._agent("red", None)
 
 
-class _Errors(logging.Handler):
-    """What the product itself says went wrong inside it."""
-
-    def __init__(self, violate: Callable[[str], None]) -> None:
-        super().__init__(logging.ERROR)
-        self._violate = violate
-
-    def emit(self, record: logging.LogRecord) -> None:
-        told = f"{record.getMessage()} {record.exc_info[1]!r}" if record.exc_info else record.getMessage()
-        self._violate(f"logged: {told}")
-
-
 @contextmanager
 def hearing(violate: Callable[[str], None]) -> Iterator[None]:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")  # to the log of the process
-    logger, errors = logging.getLogger("toolwire"), _Errors(violate)
+    logger, errors = logging.getLogger("toolwire"), LoggedErrors(violate)
     logger.addHandler(errors)
     try:
         yield

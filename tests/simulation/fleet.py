@@ -458,7 +458,7 @@ def pause_after(sent: int) -> float:
     return PAUSES_S[min(sent, len(PAUSES_S) - 1)]
 
 
-class _Errors(logging.Handler):
+class LoggedErrors(logging.Handler):
     """What the product itself says went wrong inside it."""
 
     def __init__(self, violate: Callable[[str], None]) -> None:
@@ -473,7 +473,7 @@ class _Errors(logging.Handler):
 @contextmanager
 def _hearing(violate: Callable[[str], None]) -> Iterator[None]:
     """Only errors are heard: warnings belong to faults."""
-    logger, errors = logging.getLogger("toolwire"), _Errors(violate)
+    logger, errors = logging.getLogger("toolwire"), LoggedErrors(violate)
     before = logger.level, logger.propagate
     logger.addHandler(errors)
     logger.setLevel(logging.ERROR)
