@@ -5,6 +5,7 @@ import socket
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,35 @@ def test_a_change_that_breaks_a_rule_leaves_nothing_behind(server: HranaServer) 
     connection.execute("ROLLBACK")  # what has ended was rolled back already
     rows = connection.execute("SELECT * FROM kept").fetchall()
     connection.close()
+
+    assert rows == []
+
+
+async def test_a_question_waits_for_the_server_as_seldom_as_it_can(server: HranaServer, tmp_path: Path) -> None:
+    async with opened(server.url, tmp_path / "home") as store:
+        await store.begin(a_turn("one"))
+        asked = []
+        for question in (partial(store.turn, "one"), store.formats):
+            before = server.posts
+            await question()
+            asked.append(server.posts - before)
+
+    assert asked == [1, 2]
+
+
+def test_a_transaction_that_cannot_begin_writes_nothing(server: HranaServer) -> None:
+    holder, second = HranaConnection(server.url), HranaConnection(server.url)
+    holder.execute("CREATE TABLE kept (a INTEGER)")
+    server.patience_s = 0.0
+    holder.execute("BEGIN IMMEDIATE")
+    assert holder.execute("SELECT * FROM kept").fetchall() == []
+    second.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        second.execute("INSERT INTO kept VALUES (1)")
+    holder.execute("COMMIT")
+    rows = holder.execute("SELECT * FROM kept").fetchall()
+    holder.close()
+    second.close()
 
     assert rows == []
 

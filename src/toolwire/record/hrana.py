@@ -15,6 +15,7 @@ import httpx2
 import orjson
 
 from toolwire.errors import SettingsError, StoreUnavailable
+from toolwire.record.lone_questions import LONE_QUESTIONS
 from toolwire.tls import trust_for
 
 Row = tuple[Any, ...]
@@ -79,13 +80,25 @@ class HranaConnection:
             return Cursor([(next(self._versions),)])
         word = sql.split(None, 1)[0].upper()
         if word == "BEGIN":
-            return self._begun(sql)
+            self._end_stream()
+            self._begin = sql  # said with the first statement, and not at all where nothing or one question follows
+            return Cursor()
         if word in ("COMMIT", "ROLLBACK"):
             return self._ended(sql)
-        return self._asked([_statement(sql, parameters)])[0]
+        statement = _statement(sql, parameters)
+        if not self._begin:
+            return self._asked([statement])[0]
+        if word != "SELECT":
+            self._begun([])  # a server that refuses it would carry out what comes with it all the same
+            return self._asked([statement])[0]
+        if self._begin == "BEGIN" and sql in LONE_QUESTIONS:
+            return self._again_if_lost([statement])[0]
+        return self._begun([statement])[1]
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """The same statement with each of these rows, in one post."""
+        if self._begin:
+            self._begun([])
         done = self._asked([_statement(sql, row) for row in rows])
         return Cursor((), sum(cursor.rowcount for cursor in done))
 
@@ -93,23 +106,28 @@ class HranaConnection:
         """Let go of the server. An open transaction is rolled back there."""
         self._http.close()
 
-    def _begun(self, sql: str) -> Cursor:
-        try:
-            return self._first(sql)
-        except StoreUnavailable:  # a kept connection may have died meanwhile, and a BEGIN can be said again
-            return self._first(sql)
-
-    def _first(self, sql: str) -> Cursor:
-        self._end_stream()
+    def _begun(self, following: list[Any]) -> list[Cursor]:
+        """Begin the transaction, and ask what goes with that."""
+        begin, self._begin = _statement(self._begin, ()), ""
         self._open = True
         try:
-            return self._asked([_statement(sql, ())])[0]
-        except BaseException:
+            return self._again_if_lost([begin, *following])
+        except StoreUnavailable:
             self._end_stream()
             raise
 
+    def _again_if_lost(self, requests: list[Any]) -> list[Cursor]:
+        """Ask what may be asked twice: a kept connection may have died meanwhile."""
+        try:
+            return self._asked(requests)
+        except StoreUnavailable:
+            return self._asked(requests)
+
     def _ended(self, sql: str) -> Cursor:
         """The last word of a stream. One that has ended already was rolled back, so that need not be said again."""
+        if self._begin:
+            self._end_stream()
+            return Cursor()
         if not self._open and sql == "COMMIT":
             raise sqlite3.OperationalError("cannot commit - no transaction is active")
         try:
@@ -119,6 +137,7 @@ class HranaConnection:
 
     def _end_stream(self) -> None:
         self._open = False
+        self._begin = ""
         self._baton: str | None = None
         self._base = self._address
 

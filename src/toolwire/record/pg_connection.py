@@ -27,8 +27,8 @@ from asyncpg.cursor import CursorIterator
 from asyncpg.prepared_stmt import PreparedStatement
 
 from toolwire.errors import SettingsError, StoreUnavailable
-from toolwire.record import dispatch_rows, reads
 from toolwire.record.hrana import Cursor
+from toolwire.record.lone_questions import LONE_QUESTIONS
 from toolwire.record.pg_dialect import COMMITS, LOCK, to_postgres
 from toolwire.record.pg_functions import (
     INSTEAD,
@@ -68,10 +68,6 @@ _PAGE = 500
 LONGER = 30
 """So many times longer than a change may a question take."""
 _READS = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_LONE = frozenset(
-    (reads.CALLS_BY_ID, dispatch_rows.OF_CARDS, *reads.CALLS_OF_TURN, *reads.WHOLE_TURN, *reads.APPROVALS_OF_TURN)
-)
-"""Questions of one statement whose answer is bounded; they need no transaction."""
 _UNREACHABLE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
 _LATER = (asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError, asyncpg.CrashShutdownError,
@@ -150,7 +146,7 @@ class PgConnection:
                 return Cursor()
             case _:
                 if self._reads:
-                    if not self._is_in_view and sql in _LONE:
+                    if not self._is_in_view and sql in LONE_QUESTIONS:
                         return self._asked_alone(sql, parameters)
                     self._enter_view()
                     return Cursor(self._pages(sql, parameters))
