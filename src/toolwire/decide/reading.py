@@ -146,11 +146,11 @@ _SED_LONG = frozenset("--quiet --silent --regexp-extended --separate --unbuffere
 
 def _sed_script() -> re.Pattern[str]:
     """Scripts in which `/` ends a pattern for every reader: brackets hold neither slashes nor brackets."""
-    piece = r"(?:[^/\\\n\[]|\\[^\nc]|\[\^?[^\]\[\^/\\\n]++\])*+"
+    piece = r"(?>[^/\\\n\[]|\\[^\nc]|\[\^?[^\]\[\^/\\\n]++\])*+"
     address = rf"(?:[0-9]++(?:~[0-9]++)?|\$|/{piece}/I?)"
-    command = rf"(?:[pdqPD=]|[qQ][0-9]*+|s/{piece}/(?:[^/\\\n]|\\[^\nc])*+/[gpIi0-9]*+)"
+    command = rf"(?:[pdqPD=]|[qQ][0-9]*+|s/{piece}/(?>[^/\\\n]|\\[^\nc])*+/[gpIi0-9]*+)"
     line = rf"(?:{address}(?:,(?:{address}|[+~][0-9]++))?)?[ ]?!?[ ]?(?:{command})?"
-    return re.compile(rf"[ ]*+{line}(?:[ ]*+[;\n][ ]*+{line})*+[ ]*+;?")
+    return re.compile(rf"[ ]*+{line}(?>[ ]*+[;\n][ ]*+{line})*+[ ]*+;?")
 
 
 _SED_SCRIPT = _sed_script()

@@ -150,7 +150,7 @@ def read_arguments(written: Any, *, finished: bool) -> Read | NotRead:
 
 
 _TOKEN = r"</[\w:.-]{1,40}>|<\|[^<>|]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:end_of_turn|eos)>|\[/?[A-Z_]{2,20}\]|`{3,}"
-_TOKENS = re.compile(rf"(?:\s*+(?:{_TOKEN}))++\Z")
+_TOKENS = re.compile(rf"(?>\s*+(?:{_TOKEN}))++\Z")
 _LONGEST_TOKENS = 400
 _GOES_ON = frozenset(",:\"'[")
 _PREFIX = json.JSONDecoder(strict=False)

@@ -2,10 +2,10 @@
 
 import re
 
-_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_BRACKET = re.compile(rf'[^"{{}}\[\]]*+(?:{_STRING}[^"{{}}\[\]]*+)*+([{{}}\[\]])', re.DOTALL)
-_STRINGS = re.compile(rf'[^"]*+(?:{_STRING}[^"]*+)*+', re.DOTALL)
-_WORDS = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_STRING = r'"[^"\\]*+(?>\\.[^"\\]*+)*+"'
+_BRACKET = re.compile(rf'[^"{{}}\[\]]*+(?>{_STRING}[^"{{}}\[\]]*+)*+([{{}}\[\]])', re.DOTALL)
+_STRINGS = re.compile(rf'[^"]*+(?>{_STRING}[^"]*+)*+', re.DOTALL)
+_WORDS = re.compile(r'[^"\\]*+(?>\\.[^"\\]*+)*+', re.DOTALL)
 
 
 class Brackets:

@@ -12,8 +12,8 @@ from toolwire.wire.text.tags import HALF_END, called, closing, strip_line_breaks
 NAME_TAGS = ("name", "tool_name", "function", "tool", "function_name")
 ARGUMENT_TAGS = ("arguments", "parameters", "input", "args", "tool_input", "parameter", "params")
 _CHILD = re.compile(r"<(?P<name>[^\W\d][\w.-]{0,127})(?P<empty>\s*/)?>")
-_PAIR = re.compile(r"(?:\s|\\n)*+<(?P<pre>longcat_)?arg_key(?P<post>:opensource)?>")
-_KV_NAME = re.compile(r"\s*+(?P<name>\w[\w.-]{0,127})\s*+(?:<tool_sep(?::opensource)?>)?(?:\s|\\n)*+")
+_PAIR = re.compile(r"(?>\s|\\n)*+<(?P<pre>longcat_)?arg_key(?P<post>:opensource)?>")
+_KV_NAME = re.compile(r"\s*+(?P<name>\w[\w.-]{0,127})\s*+(?:<tool_sep(?::opensource)?>)?(?>\s|\\n)*+")
 
 
 def read_pairs(scan: Scan, pos: int, envelope: Markers) -> Step | None:

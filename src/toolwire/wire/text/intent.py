@@ -30,13 +30,13 @@ _SPELLED_OUT = {
 _CODE = re.compile(r"```[^`]*+(?:```)?|`([^`\n]{0,200})`")
 _LEFT_OUT = re.compile(r"[\[({]++\"[^\n]*+|\([^()\n]{0,200}\)|（[^（）\n]{0,200}）|[*#>~]++")
 _QUOTED = re.compile(r"“[^”\n]{0,200}”|\"[^\"\n]{0,200}\"|«[^»\n]{0,200}»|„[^“”\n]{0,200}[“”]|「[^」\n]{0,200}」")
-_NAME = re.compile(r"(?<![\w~@./-])(?:https?:/)?[./]*+[\w~@-]++(?:[./:][\w~@-]++)++")
+_NAME = re.compile(r"(?<![\w~@./-])(?:https?:/)?[./]*+[\w~@-]++(?>[./:][\w~@-]++)++")
 _END = re.compile(r"[.!?…]++[\"')]*+(?=\s|$)|[。！？؟।]|\n++")
 _CLAUSE = re.compile(r"[,;—–،、，；]|\s-\s|:\s|\s(?=(?:but|so|and|then|therefore|aber|also|mais|donc|pero|así)\s)")
 _WORD = re.compile(r"\w++(?:'\w++)?")
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u2e80-\u9fff\uac00-\ud7af]++")
 _ITEM = r"[ \t]*(?:(?:[-*+•–]|\d{1,3}[.)])[ \t]|[・·])[^\n]*+"
-_LIST = re.compile(rf"(?:\A|\n){_ITEM}(?:\n++{_ITEM})++\Z")
+_LIST = re.compile(rf"(?:\A|\n){_ITEM}(?>\n++{_ITEM})++\Z")
 _HEADING = re.compile(
     r"[ \t]*(?:#{1,6} |\*\*[^*\n]++\*\*:?[ \t]*\Z|(?:\*\*)?\w{0,12} ?\d{1,2}(?: ?/ ?\d{1,2})?[.:)：])"
 )

@@ -20,7 +20,7 @@ _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<
 _SPACE_NAME = r"(?P<space>[a-z]{1,12}:|｜DSML｜)?"
 CDATA = "<![CDATA["
 HALF_END = re.compile(r"<[/|]")  # of the call, or of the turn; another letter opens a parameter
-_CLOSERS_ONLY = re.compile(r"(?:\s*+</[\w:｜]{1,40}>)++\s*+")
+_CLOSERS_ONLY = re.compile(r"(?>\s*+</[\w:｜]{1,40}>)++\s*+")
 _ANY_OPENER = re.compile(
     r"<(?:tool_call|function_calls|(?:[a-z]{1,12}:|｜DSML｜)?(?:function|invoke|param(?:eter)?))[\s=>]"
 )

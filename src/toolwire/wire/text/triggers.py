@@ -58,10 +58,10 @@ def _quiet(markers: Iterable[str], names: Iterable[str]) -> tuple[re.Pattern[str
         following.setdefault(marker[0], set()).add(marker[1])
     passing = "|".join(f"{re.escape(char)}(?=[^{_set(after)}])" for char, after in following.items())
     words = rf"[^{_set(following)}\n]*+"
-    line = rf"{words}(?:(?:{passing}){words})*+"
+    line = rf"{words}(?>(?:{passing}){words})*+"
     named = _any_beginning(name[:_START] for name in names)
     begin = rf"\s*+(?![{_set(_LINE_STARTS)}]|{_any_beginning(_LABEL_STARTS)}{f'|(?i:{named})' if named else ''}){line}"
-    return re.compile(rf"{line}(?:\n{begin})*+\Z"), re.compile(rf"{begin}(?:\n{begin})*+\Z")
+    return re.compile(rf"{line}(?>\n{begin})*+\Z"), re.compile(rf"{begin}(?>\n{begin})*+\Z")
 
 
 def _any_beginning(starts: Iterable[str]) -> str:
