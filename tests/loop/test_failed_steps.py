@@ -64,6 +64,7 @@ async def test_a_call_that_ran_when_another_one_met_an_outage_runs_again_if_that
     agent = Agent(ScriptedModel([call("first"), call("third")], "Done."), [first, third], store=store)
     with pytest.raises(StoreUnavailable):
         await agent.ask("Go", on_event=watch)
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
     assert (await agent.resume(turns[0])).text == "Done."
     kept = {card.call.name: card.result for card in await store.calls(turn_id=turns[0])}
     assert kept["third"] is not None

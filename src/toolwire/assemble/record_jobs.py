@@ -1,6 +1,5 @@
 """What a process that runs turns does about records beside: schedules that fire, and specialist agents that wake."""
 
-import asyncio
 from collections.abc import Callable
 
 from toolwire.assemble.background_turns import begin_scheduled, begin_specialist
@@ -9,6 +8,7 @@ from toolwire.assemble.records import record_service
 from toolwire.breadcrumbs.scheduler import ScheduledWork, Scheduler
 from toolwire.breadcrumbs.specialists import Specialists, SpecialistWork
 from toolwire.record.contract import Store
+from toolwire.task_groups import TaskGroup
 
 
 class RecordJobs:
@@ -31,7 +31,7 @@ class RecordJobs:
     async def run_forever(self) -> None:
         """Do both until canceled."""
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 tasks.create_task(self.scheduler.run_forever(), name="toolwire-schedules")
                 tasks.create_task(self.specialists.run_forever(), name="toolwire-specialists")
         finally:

@@ -16,6 +16,7 @@ from toolwire.execute.egress.caps import MIB, Caps
 from toolwire.execute.egress.places import BadUrl, read_url
 from toolwire.execute.webhook import PostOutcome, post_signed, web_for_hook
 from toolwire.record.contract import Store
+from toolwire.task_groups import TaskGroup
 
 _LOOK_S = 1.0
 _log = logging.getLogger("toolwire.records")
@@ -36,7 +37,7 @@ class RecordUpkeep:
     async def run_forever(self) -> None:
         """Do both until canceled."""
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 tasks.create_task(self.webhooks.run_forever(), name="toolwire-webhooks")
                 tasks.create_task(expire_forever(self.store, self._project.name), name="toolwire-hygiene")
         finally:

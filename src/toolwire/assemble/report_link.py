@@ -17,6 +17,7 @@ from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
+from toolwire.task_groups import TaskGroup
 
 RETRY_S = 2.0
 _ALL_REPORTS = "all-reports"
@@ -41,7 +42,7 @@ async def received_reports(project: ProjectFolder, store: Store, of_projects: It
 
 
 async def _receive(project: ProjectFolder, store: Store, of_projects: list[str]) -> None:
-    async with asyncio.TaskGroup() as tasks:
+    async with TaskGroup() as tasks:
         for names in _by_login(project, of_projects):
             tasks.create_task(_receive_of(project, store, names), name="toolwire-reports")
 
@@ -58,7 +59,7 @@ async def _receive_of(project: ProjectFolder, store: Store, names: list[str]) ->
     while True:
         try:
             folder = replace(project, name=names[0])
-            async with open_bus(folder, name="toolwire reports") as bus, asyncio.TaskGroup() as tasks:
+            async with open_bus(folder, name="toolwire reports") as bus, TaskGroup() as tasks:
                 said = ""
                 for name in names:
                     receiver = ReportReceiver(

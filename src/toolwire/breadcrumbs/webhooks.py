@@ -49,6 +49,7 @@ from toolwire.execute.webhook import PostOutcome
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.breadcrumbs import ChangeKind, Record, RecordChange, RecordQuery, Visibility
 from toolwire.record.contract import LockStore, Numbered, RecordStore
+from toolwire.task_groups import TaskGroup
 from toolwire.wire.encode.outbound import to_json
 
 POLL_S = 1.0
@@ -550,7 +551,7 @@ async def _side_by_side(works: Iterable[Callable[[], Awaitable[None]]]) -> None:
             await work()
 
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for work in works:
                 tasks.create_task(one_of(work))
     except ExceptionGroup as several:  # the store went away for all of them alike

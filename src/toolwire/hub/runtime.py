@@ -26,6 +26,7 @@ from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import USUAL, Effect, Grant, InProcess, Tool
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Reservation
+from toolwire.task_groups import TaskGroup
 
 
 class Runtime(Services):
@@ -214,7 +215,7 @@ class Runtime(Services):
         failed: list[BaseException] = []
         plans = _plans(turn, accepted)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with TaskGroup() as group:
                 for place, one in enumerate(accepted):
                     journey = Journey(self, turn, slots, emit, one, failed=failed)
                     first = firsts.get(key) if (key := _repetition_key(one)) else None

@@ -43,6 +43,7 @@ from toolwire.lazy import lazy_module
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import Wait
 from toolwire.record.projects import ProjectStore, of_project
+from toolwire.task_groups import TaskGroup
 from toolwire.wire.codecs.stored import write_wait
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ async def _run(
         told = f" Metrics: {metrics} ." if metrics else ""
         of = f" of {served.shown}" if served.is_shared else ""
         typer.echo(f"Waiting for turns{of} that can go on.{told} Ctrl-C ends it.", err=True)
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for work in (*(one.run_forever() for one in jobs), *(one.run_forever() for one in upkeep)):
                 tasks.create_task(work, name="toolwire-records")
             tasks.create_task(runner.run_forever(), name="toolwire-turns")
