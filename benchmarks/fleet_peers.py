@@ -17,7 +17,6 @@ Targets: half of the time of the quickest peer, and ten times the calls of the o
 """
 
 import argparse
-import asyncio
 import json
 import os
 import signal
@@ -41,6 +40,7 @@ from benchmarks.fleet_storm import LEASE_S
 from benchmarks.machine import load
 from benchmarks.rounds import serve_rounds
 from toolwire import Agent, Effect, tool
+from toolwire.event_loop import run_on_new_loop
 from toolwire.record.postgres import PostgresStore
 
 PEERS = Path(".venv-peers/bin/python")
@@ -232,7 +232,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.what != "compare":
         subject = {"commits": two_commits, "local": local_calls, "fleet": fleet_calls}[given.what]
-        asyncio.run(subject(given.place))
+        run_on_new_loop(subject(given.place))
         return 0
     before = load()
     with tempfile.TemporaryDirectory(prefix="toolwire-peers-") as name, ExitStack() as servers:

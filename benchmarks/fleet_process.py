@@ -20,6 +20,7 @@ from toolwire.bus.contract import Bus
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.errors import BusError, StoreError
+from toolwire.event_loop import run_on_new_loop
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.fleet.arrivals import Arrivals
@@ -185,4 +186,4 @@ async def main(role: str, folder: Path, control: str) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))
+    run_on_new_loop(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))

@@ -42,6 +42,7 @@ from toolwire import Agent, Grant, Tier, Toolbox
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import nats_bus
+from toolwire.event_loop import run_on_new_loop
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.fleet.arrivals import Arrivals
@@ -330,7 +331,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.what == "call":
         place = json.loads((given.folder / "place.json").read_text())
-        asyncio.run(call_for(Fleet(given.folder, place), given.turns, given))
+        run_on_new_loop(call_for(Fleet(given.folder, place), given.turns, given))
         return 0
     work, usual = {"latency": (latency, 200), "workers": (throughput, 2_000), "suspended": (suspended, 10_000)}[
         given.what
@@ -350,7 +351,7 @@ def main() -> int:
         fleet.nats_pid = nats._process.pid if nats._process else 0
         fleet.postgres_pid = postgres._process.pid if postgres and postgres._process else 0
         try:
-            asyncio.run(work(fleet, given.turns or usual, given))
+            run_on_new_loop(work(fleet, given.turns or usual, given))
         finally:
             fleet.stop_workers()
     return 0

@@ -29,6 +29,7 @@ from toolwire import Agent, Effect, Grant, Tier, Toolbox, tool
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.errors import Suspended
+from toolwire.event_loop import run_on_new_loop
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.fleet.dispatcher import BusDispatcher
@@ -202,7 +203,7 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # its servers end with it
     if given.worker is not None:
-        asyncio.run(serve(given.worker))
+        run_on_new_loop(serve(given.worker))
         return 0
     with tempfile.TemporaryDirectory(prefix="toolwire-tenants-") as name, ExitStack() as servers:
         folder = Path(name)
@@ -212,7 +213,7 @@ def main() -> int:
         place = {"kind": "postgres", "postgres": postgres.url, "nats": nats.url, "lease_s": str(LEASE_S)}
         own = {"at_once": given.at_once, "took_s": given.took_s, "unfair": given.unfair}
         (folder / "place.json").write_text(json.dumps({**place, **own}))
-        asyncio.run(measure(folder, place, given))
+        run_on_new_loop(measure(folder, place, given))
     return 0
 
 

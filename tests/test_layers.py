@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "protocol": {"protocol"},
     "errors": {"protocol"},
     "lazy": set(),
+    "event_loop": set(),
     "lazy_attributes": set(),
     "tls": set(),
     **{one: NOUNS | {one} for one in SHAPES},
@@ -32,7 +33,10 @@ MAY_IMPORT = {
     "decide": NOUNS | {"define", "disclose", "decide"},
     "deliver": NOUNS | {"define", "deliver"},
     **dict.fromkeys(WHEEL, NOUNS | WHEEL),
-    **{one: NOUNS | {"wire", "plan", "breadcrumbs.rules", "tls", "lazy_attributes", one} for one in ADAPTERS},
+    **{
+        one: NOUNS | {"wire", "plan", "breadcrumbs.rules", "event_loop", "tls", "lazy_attributes", one}
+        for one in ADAPTERS
+    },
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"tls", "lazy_attributes"}),
     "telemetry": NOUNS | SHAPES | ADAPTERS | TELEMETRY,
     "fleet": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET,
@@ -48,7 +52,7 @@ MAY_IMPORT = {
     | EDGE
     | TELEMETRY
     | ASSEMBLY
-    | {"gateway", "tls"},
+    | {"gateway", "event_loop", "tls"},
     "conformance": NOUNS | SHAPES | {"bus", "conformance"},
     "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
     "cli": NOUNS
@@ -61,7 +65,7 @@ MAY_IMPORT = {
     | EDGE
     | TELEMETRY
     | ASSEMBLY
-    | {"cli", "gateway", "conformance"},
+    | {"cli", "gateway", "conformance", "event_loop"},
 }
 
 # What the core must not touch: the system, the clock, chance, the network, other processes and threads.

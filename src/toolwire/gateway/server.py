@@ -1,6 +1,5 @@
 """Serving the gateway on a socket until someone says stop."""
 
-import asyncio
 import errno
 import signal
 import socket
@@ -11,6 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from toolwire.errors import SettingsError
+from toolwire.event_loop import run_on_new_loop
 from toolwire.gateway.connections import affordable, protocol_for
 from toolwire.gateway.settings import USUAL_PLACES, ConnectionLimits
 
@@ -81,7 +81,7 @@ def serve_until_stopped(app: Starlette, sock: socket.socket) -> None:
     # The HTTP client asks dozens of times for each request which library it runs under; this is the short answer.
     sniffio.current_async_library_cvar.set("asyncio")
     try:
-        asyncio.run(server.serve(sockets=[sock]))
+        run_on_new_loop(server.serve(sockets=[sock]))
     except KeyboardInterrupt:
         return
     finally:

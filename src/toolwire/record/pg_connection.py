@@ -27,6 +27,7 @@ from asyncpg.cursor import CursorIterator
 from asyncpg.prepared_stmt import PreparedStatement
 
 from toolwire.errors import SettingsError, StoreUnavailable
+from toolwire.event_loop import new_loop
 from toolwire.record.hrana import Cursor
 from toolwire.record.lone_questions import LONE_QUESTIONS
 from toolwire.record.pg_dialect import COMMITS, LOCK, to_postgres
@@ -111,7 +112,7 @@ class PgConnection:
     def __init__(self, url: str, password: str = "", *, schema: str = "toolwire", patience_s: float = 10.0) -> None:
         self._address = address_of(url)
         self._patience_s = patience_s
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._writes = self._reads = self._is_in_view = False
         self._rows = RowsToWrite()
         self._is_here = False

@@ -37,6 +37,7 @@ from toolwire.cli.terminal.screen import Screen, quiet_tools, write_json
 from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.result import show_result
 from toolwire.errors import NotFound, SettingsError
+from toolwire.event_loop import run_on_new_loop
 from toolwire.hub.canceling import cancel_turn
 from toolwire.hub.event_hub import EventHub
 from toolwire.lazy import lazy_module
@@ -112,7 +113,9 @@ def run(
 
     with quiet_tools(as_json=as_json):
         try:
-            run_sync(_run(ServedProjects(place, {"store.home": home}), {"store.home": home}, at_once, tell, once=once))
+            run_on_new_loop(
+                _run(ServedProjects(place, {"store.home": home}), {"store.home": home}, at_once, tell, once=once)
+            )
         except asyncio.CancelledError:  # by SIGTERM
             raise KeyboardInterrupt from None
     return Exit.FAILED if failures else Exit.DONE

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from msgspec.structs import replace
 
-from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.served_projects import OpenOnce, ServedProjects, is_own_setting
 from toolwire.assemble.services import (
@@ -45,6 +44,7 @@ from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS
 from toolwire.errors import BrokerNotReady, SettingsError
+from toolwire.event_loop import run_on_new_loop
 from toolwire.execute.service_host import DRAIN_S, ServiceHost
 from toolwire.lazy import lazy_module
 from toolwire.protocol.subjects import TargetSubject
@@ -106,13 +106,13 @@ def worker(
     start_metrics(place)
     service = _service(place, name, socket, token_env)
     if service.via == "bus":
-        run_sync(_serve_bus(ServedProjects(place, flags), name or "", service, at_once, drain))
+        run_on_new_loop(_serve_bus(ServedProjects(place, flags), name or "", service, at_once, drain))
         return Exit.DONE
     if projects is not None or all_projects:
         raise SettingsError("a worker at a socket serves one project; leave out --projects, or set via = bus")
     if name is not None and socket is None:
         safe_address(place, name, service)
-    run_sync(_serve(place, name or "worker", service, drain))
+    run_on_new_loop(_serve(place, name or "worker", service, drain))
     return Exit.DONE
 
 
