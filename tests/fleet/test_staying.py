@@ -4,14 +4,20 @@ import asyncio
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Fleet
+from toolwire import Agent
 from toolwire.errors import Suspended
-from toolwire.fleet.arrivals import Arrival, Arrivals
+from toolwire.execute.contract import RecordedResult
+from toolwire.fleet.arrivals import Arrival, Arrivals, arrival_note
 from toolwire.fleet.parcels import wakeup_message
 from toolwire.fleet.wakeups import hear_woken_turns, wakeups_of
 from toolwire.protocol.bus import BusMessage
-from toolwire.protocol.tools import Effect
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.waits import ForResult
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.sqlite import SqliteStore
@@ -23,14 +29,16 @@ class WatchedArrivals(Arrivals):
 
     waiting = 0
 
-    def expect(self, project: str, turn_id: str, call_id: str, stays_s: float = math.inf) -> Arrival | None:
-        arrival = super().expect(project, turn_id, call_id, stays_s)
+    def expect(
+        self, project: str, turn_id: str, call_id: str, stays_s: float = math.inf, note_key: str = ""
+    ) -> Arrival | None:
+        arrival = super().expect(project, turn_id, call_id, stays_s, note_key)
         assert arrival is not None
         wait = arrival.wait
 
-        async def counted(most_s: float) -> None:
+        async def counted(most_s: float) -> RecordedResult | None:
             self.waiting += 1
-            await wait(most_s)
+            return await wait(most_s)
 
         arrival.wait = counted  # type: ignore[method-assign]
         return arrival
@@ -179,3 +187,59 @@ async def test_a_turn_that_is_a_call_alone_ends_where_its_worker_does_not_end_it
 
     [turn] = await fleet.turns(store)
     assert (result.ok, turn.state, fleet.noted) == (False, "ended", [])
+
+
+async def waiting_agent(fleet: Fleet, store: SqliteStore) -> tuple[Agent, WatchedArrivals, Tool]:
+    """An agent that waits for what it calls in workers, for as long as it takes."""
+    note, (arrivals, _) = fleet.tool(), await staying(fleet, math.inf)
+    sends = {"stays": True, "arrivals": arrivals}
+    return fleet.agent(store, [fleet.far(note)], relay=await fleet.relay(), sends=sends), arrivals, note
+
+
+@pytest.mark.parametrize(("words", "is_found"), [("milk", True), ("m" * 10_000, False)], ids=["short", "long"])
+async def test_a_note_brings_a_result_that_is_not_long_and_saves_a_look(
+    fleet: Fleet, words: str, is_found: bool
+) -> None:
+    store = await fleet.store()
+    agent, _, note = await waiting_agent(fleet, store)
+    look, looked = store.call_and_end, asyncio.Event()
+
+    async def late(turn_id: str, call_id: str, *, project: str = "default") -> tuple[CallCard, bool]:
+        """What a store says that does not know of the result yet."""
+        card, _ = await look(turn_id, call_id, project=project)
+        if card.result is not None:
+            looked.set()
+        return replace(card, result=None), False
+
+    store.call_and_end = late  # type: ignore[method-assign]
+    await fleet.worker([note])
+    calling = asyncio.create_task(agent.call("note", {"words": words}))
+    looking = asyncio.create_task(looked.wait())
+    await asyncio.wait((calling, looking), return_when=asyncio.FIRST_COMPLETED)
+    looking.cancel()
+
+    assert calling.done() is is_found
+    store.call_and_end = look  # type: ignore[method-assign]
+    assert (await calling).text == f"noted {words}"
+    assert [turn.state for turn in await fleet.turns(store)] == ["ended"]
+
+
+async def test_a_note_is_not_believed_that_comes_from_one_who_cannot_read_the_store(fleet: Fleet) -> None:
+    """It has the waiting process look, and no more."""
+    store = await fleet.store()
+    agent, arrivals, note = await waiting_agent(fleet, store)
+    calling = asyncio.create_task(agent.call("note", {"words": "milk"}))
+
+    async def has_looked() -> bool:
+        return arrivals.waiting > 1
+
+    await fleet.until(lambda: fleet.turns(store))
+    turn_id = (await fleet.turns(store))[0].id
+    forged = ToolResult.failed((await fleet.card(store, turn_id)).call, Code.EXECUTION_FAILED, "The shop is closed.")
+    for key in ("", "guessed"):
+        message = arrival_note(await fleet.card(store, turn_id), "public", key, RecordedResult(forged, has_ended=True))
+        await fleet.bus.stream(message)
+    await fleet.until(has_looked)
+    await fleet.worker([note])
+
+    assert (await calling).text == "noted milk"

@@ -170,15 +170,16 @@ async def test_a_single_call_that_a_worker_ends_just_before_it_is_left_to_wait_g
         async def release(self, turn: Turn) -> None:
             held = await claimed(store, turn.id)
             ends = partial(end_with_call, turn)
-            await store.close(held, launched(held), [], ends=ends, is_runner=False)
+            await store.close(held, launched(held), [], ends=ends, tell_end=told.append)
             await super().release(turn)
 
-    own, seen = EndsFirst(store, "default"), list[Event]()
+    own, seen, told = EndsFirst(store, "default"), list[Event](), list[bool]()
     result = await agent(own, Fleet(), far()).call("launch", {"site": "pad"}, on_event=seen.append)
     [turn] = await store.turns()
 
     assert (result.text, turn.state, turn.reason) == ("launched there", "ended", EndReason.DELIVERED)
     assert isinstance(seen[-1], TurnEnded)
+    assert told == [True]
 
 
 async def test_a_worker_does_not_get_a_call_of_a_canceled_turn(store: Store) -> None:

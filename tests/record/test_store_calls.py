@@ -87,10 +87,12 @@ async def test_another_process_ends_a_turn_with_its_call_only_where_the_turn_sti
     if left == "resumed":
         await store.resume(turn.id)
 
-    first = await store.close(held, success(card.call), [], ends=ends_delivered(turn), is_runner=False)
+    told: list[bool] = []
+    first = await store.close(held, success(card.call), [], ends=ends_delivered(turn), tell_end=told.append)
 
     kept, (found, has_ended) = await store.turn(turn.id), await store.call_and_end(turn.id, card.call.id)
     assert (kept.state, found.result, has_ended) == (state, first, state == "ended")
+    assert told[-1] == has_ended
     assert (await store.metrics())[1].turns == int(has_ended)
     with pytest.raises(NotFound):
         await store.call_and_end(turn.id, "call-2")

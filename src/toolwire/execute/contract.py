@@ -1,7 +1,7 @@
 """The promise of everything that can run a call."""
 
 from concurrent.futures import Future
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -45,13 +45,20 @@ class AbandonsWork(Protocol):
         ...
 
 
+class RecordedResult(NamedTuple):
+    """The result of a call as it is on record, and whether its turn has ended with it."""
+
+    result: ToolResult
+    has_ended: bool
+
+
 class AwaitsResult(Protocol):
     """Tells that the result of a call may be on record. What it tells may get lost."""
 
     stays_s: float
 
-    async def wait(self, most_s: float) -> None:
-        """Until it is told that the result is there, so long at most."""
+    async def wait(self, most_s: float) -> RecordedResult | None:
+        """Until it is told that the result is there, so long at most; the result, if it came with that."""
         ...
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Sends calls of tools behind the bus: by keeping, in the store, that they are to be sent."""
 
 import math
+import secrets
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -102,6 +103,7 @@ class BusDispatcher:
         return ToolResult.failed(allowed.call, Code.UNAVAILABLE, message)
 
     async def dispatch(self, allowed: Allowed, context: Context) -> ToolResult | Dispatched:
+        note_key = secrets.token_hex(16) if self._arrivals is not None and self._stays_s == math.inf else ""
         try:
             parcel = pack(
                 allowed,
@@ -110,7 +112,7 @@ class BusDispatcher:
                 result_chars=self._limits.result_chars,
                 envelope=self._limits.envelope,
                 origin=self._origin(context),
-                is_awaited=self._arrivals is not None and self._stays_s == math.inf,
+                note_key=note_key,
             )
         except BadSubject as wrong:
             return _not_sent(allowed, Code.UNAVAILABLE, str(wrong))
@@ -129,7 +131,7 @@ class BusDispatcher:
             self._watches.watch(context.turn_id, context.call_id, context.report)
             if isinstance(self._watches, WatchesOutput):
                 self._watches.watch_output(context.turn_id, context.call_id, context.write)
-        arrival = self._expect(context)
+        arrival = self._expect(context, note_key)
         try:
             kept = await self._store.dispatch(dispatch, [row])
         except CallHeld as held:  # a worker has it already
@@ -147,11 +149,11 @@ class BusDispatcher:
             self._relay.send_soon(dispatch, kept, message if is_same else None)
         return self._dispatched(arrival)
 
-    def _expect(self, context: Context) -> Arrival | None:
+    def _expect(self, context: Context, note_key: str) -> Arrival | None:
         """Hear of the result from before the call is on its way."""
         if self._arrivals is None or not self._stays_s:
             return None
-        return self._arrivals.expect(context.project, context.turn_id, context.call_id, self._stays_s)
+        return self._arrivals.expect(context.project, context.turn_id, context.call_id, self._stays_s, note_key)
 
     def _dispatched(self, arrival: Arrival | None, until: float | None = None) -> Dispatched:
         return Dispatched(until, stays=arrival is not None or self._stays_s == math.inf, arrival=arrival)

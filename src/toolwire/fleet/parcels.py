@@ -38,7 +38,8 @@ class Parcel(Struct, frozen=True):
 
     `environment` names the variables of the worker from which arguments come that are on no card. A call that
     `ends_turn` is a turn by itself: the process that writes down its result ends the turn with it. For one that
-    `is_awaited`, the process that sent it waits, for as long as it takes.
+    has a `note_key`, the process that sent it waits, for as long as it takes: what comes with this key is from
+    one who can read the store.
     """
 
     subject: Subject
@@ -52,7 +53,7 @@ class Parcel(Struct, frozen=True):
     envelope: bool
     origin: CallOrigin = CallOrigin()
     ends_turn: bool = False
-    is_awaited: bool = False
+    note_key: str = ""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -68,7 +69,7 @@ def pack(
     result_chars: int,
     envelope: bool,
     origin: CallOrigin,
-    is_awaited: bool = False,
+    note_key: str = "",
 ) -> Parcel:
     """A call of a tool behind the bus. Raises BadSubject and HiddenArgument."""
     target = allowed.tool.target
@@ -78,7 +79,7 @@ def pack(
     travels = write_allowed(replace(allowed, arguments=filled.arguments), context.info)
     return Parcel(
         subject, context.agent, target.after_execution, travels, digest(dict(filled.arguments)), filled.metadata,
-        target.environment, result_chars, envelope, origin, context.ends_turn, is_awaited,
+        target.environment, result_chars, envelope, origin, context.ends_turn, note_key,
     )  # fmt: skip
 
 
@@ -113,7 +114,7 @@ def write_parcel(parcel: Parcel) -> str:
             "result_chars": parcel.result_chars,
             "envelope": parcel.envelope,
             "origin": origin,
-            **{name: True for name in ("ends_turn", "is_awaited") if getattr(parcel, name)},
+            **{name: value for name in ("ends_turn", "note_key") if (value := getattr(parcel, name))},
         }
     )
 
@@ -134,7 +135,7 @@ def read_parcel(dispatch: Dispatch) -> Parcel:
             bool(kept["envelope"]),
             CallOrigin(**kept["origin"]),
             bool(kept.get("ends_turn", False)),
-            bool(kept.get("is_awaited", False)),
+            kept.get("note_key", ""),
         )
     except (KeyError, TypeError, ValueError) as wrong:
         reason = f"{type(wrong).__name__}: {wrong}"

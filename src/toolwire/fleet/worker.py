@@ -33,7 +33,7 @@ from toolwire.errors import (
     StoreError,
     StoreUnavailable,
 )
-from toolwire.execute.contract import Executor
+from toolwire.execute.contract import Executor, RecordedResult
 from toolwire.fleet.arrivals import arrival_note
 from toolwire.fleet.fair_share import FairSlots
 from toolwire.fleet.parcels import NO_ORIGIN, Parcel, call_card, read_parcel, turn_end, wakeup_message
@@ -224,12 +224,14 @@ class ToolWorker:
         asked = replace(card, epoch=command.turn_epoch)
         row = AuditRow.about(asked, "started", self._clock(), detail={"subject": dispatch.subject})
         begun: asyncio.Task[ToolResult] | None = None
+        closed: RecordedResult | None = None
         if _may_begin_unclaimed(card, command):
             mine = replace(asked, attempt=1, token=new_id())
             begun = await self._begin(mine, parcel)
             if begun.done() and begun.exception() is None:
-                if await self._is_closed(mine, begun.result(), parcel, row, claims=True):
-                    await self._tell_of_result(mine, command, parcel)
+                closed = await self._close(mine, begun.result(), parcel, row, claims=True)
+                if closed is not None:
+                    await self._tell_of_result(mine, command, parcel, closed)
                 return
         try:
             held = await self._claim(delivered, asked, row)
@@ -242,9 +244,10 @@ class ToolWorker:
             raise
         if held.result is None:
             result = await self._result(delivered, held, parcel, begun, is_repeatable=dispatch.repeatable)
-            if result is None or not await self._is_closed(held, result, parcel):
+            closed = None if result is None else await self._close(held, result, parcel)
+            if closed is None:
                 return
-        await self._tell_of_result(held, command, parcel)
+        await self._tell_of_result(held, command, parcel, closed)
 
     async def _begin(self, mine: CallCard, parcel: Parcel) -> "asyncio.Task[ToolResult]":
         """Begin a pure call, and give it a moment: most are done by then."""
@@ -256,19 +259,26 @@ class ToolWorker:
             raise
         return work
 
-    async def _is_closed(
+    async def _close(
         self, held: CallCard, result: ToolResult, parcel: Parcel, *rows: AuditRow, claims: bool = False
-    ) -> bool:
-        """Keep the result of a call, and the end of a turn that is this call alone; whether it is this worker's."""
+    ) -> RecordedResult | None:
+        """Keep the result of a call, and the end of a turn that is this call alone; None if it is not this worker's."""
         row = AuditRow.about(held, "finished", self._clock(), result=result)
+        has_ended = False
+
+        def tell_end(ends: bool) -> None:
+            nonlocal has_ended
+            has_ended = ends
+
         try:
-            ends = turn_end(parcel, held)
-            await self._store.close(held, result, [*rows, row], claims=claims, ends=ends, is_runner=False)
+            first = await self._store.close(
+                held, result, [*rows, row], claims=claims, ends=turn_end(parcel, held), tell_end=tell_end
+            )
         except (Fenced, NotFound) as lost:  # another worker has it by now; the log has heard of this result
             # A pure call that was run before its claim is meant to lose where its command came twice.
             _log.log(logging.INFO if claims else logging.WARNING, "a result came too late: %s", lost)
-            return False
-        return True
+            return None
+        return RecordedResult(first, has_ended)
 
     async def _claim(self, delivered: Delivered, asked: CallCard, *rows: AuditRow) -> CallCard:
         """Hold a call. A store that gives no answer may have done it all the same, so it is asked again."""
@@ -428,10 +438,12 @@ class ToolWorker:
         _log.warning("%s: %s", event, "; ".join(why))
         await self._store.audit([AuditRow.about(card, event, self._clock(), detail={"violations": why})])
 
-    async def _tell_of_result(self, card: CallCard, command: ToolCommand, parcel: Parcel) -> None:
+    async def _tell_of_result(
+        self, card: CallCard, command: ToolCommand, parcel: Parcel, recorded: RecordedResult | None = None
+    ) -> None:
         """Ring for whichever process goes on with the turn."""
-        if parcel.is_awaited:
-            await self._tell(arrival_note(card, command.subject.channel))
+        if parcel.note_key:
+            await self._tell(arrival_note(card, command.subject.channel, parcel.note_key, recorded))
         else:
             await self._wake(card, command.subject.channel, command.origin)
 

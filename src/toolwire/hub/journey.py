@@ -20,7 +20,7 @@ from toolwire.deliver.endings import busy, canceled_result, refusal_result, unkn
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secret
 from toolwire.deliver.told import with_told
 from toolwire.errors import CallHeld, NotFound, StoreError, StoreUnavailable, Suspended
-from toolwire.execute.contract import AbandonsWork, AwaitsResult, Dispatched, KnowsCalls
+from toolwire.execute.contract import AbandonsWork, AwaitsResult, Dispatched, KnowsCalls, RecordedResult
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.output_buffer import OutputBuffer
 from toolwire.execute.resources import Busy
@@ -300,19 +300,26 @@ class Journey:
         finally:
             arrival.close()
 
-    async def _look_for_result(self, wait: Callable[[float], Awaitable[None]], pause_s: float) -> ToolResult:
-        """Look now and then, and whenever a wait is over."""
+    async def _look_for_result(
+        self, wait: Callable[[float], Awaitable[RecordedResult | None]], pause_s: float
+    ) -> ToolResult:
+        """Look now and then, and whenever a wait is over that did not bring it."""
         card, emit = self._card, self._emit
         patient_until = self._services.monotonic() + _PATIENT_S
         while True:
             if emit is not None and not self._card.attempt and self._services.monotonic() > patient_until:
                 emit(CallProgress(card.call.id, NO_WORKER_YET))
                 patient_until = math.inf
-            await wait(pause_s)
+            told = await wait(pause_s)
             pause_s = min(pause_s * 1.5, _LOOK_EVERY_S)
             has_ended = False
-            with suppress(StoreUnavailable):
-                self._card, has_ended = await self._services.store.call_and_end(card.turn_id, card.call.id)
+            if told is not None:
+                self._card, has_ended = replace(self._card, result=told.result), told.has_ended
+                if has_ended:
+                    self._services.store.forget_run(card.turn_id)
+            else:
+                with suppress(StoreUnavailable):
+                    self._card, has_ended = await self._services.store.call_and_end(card.turn_id, card.call.id)
             if self._card.result is not None:
                 if self._conclusion is not None and has_ended:
                     self._conclusion.is_written = True

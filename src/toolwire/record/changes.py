@@ -375,15 +375,17 @@ def close_and_end(
     change: Callable[[Transaction], ToolResult | StoreError],
     ends: Ends,
     at: float,
-    is_runner: bool = True,
+    tell_end: Callable[[bool], None] | None = None,
 ) -> ToolResult | StoreError:
     """Close the only call of a turn, which ends with it; for another process than its runner, if it still runs."""
     first = change(tx)
     if isinstance(first, StoreError):
         return first
     turn, stats = ends(first)
-    if not is_runner and not ledger.still_runs(turn.epoch, tx.turn(turn_key(turn))):
-        return first
+    if tell_end is not None:
+        tell_end(still_runs := ledger.still_runs(turn.epoch, tx.turn(turn_key(turn))))
+        if not still_runs:
+            return first
     return end(tx, turn, refusals.ending_of(turn), stats, at) or first
 
 

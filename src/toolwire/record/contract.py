@@ -322,6 +322,10 @@ class TurnStore(Protocol):
         """
         ...
 
+    def forget_run(self, turn_id: str, *, project: str = "default") -> None:
+        """Another process has ended a turn that this one ran, as it was told."""
+        ...
+
     def holds(self, turn_id: str, *, project: str = "default") -> bool:
         """Whether this process has given signs of life all the time since it took the turn.
 
@@ -406,7 +410,7 @@ class CallStore(Protocol):
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
-        claims: bool = False, ends: Ends | None = None, is_runner: bool = True,
+        claims: bool = False, ends: Ends | None = None, tell_end: Callable[[bool], None] | None = None,
     ) -> ToolResult:  # fmt: skip
         """Keep how a call ended, once: gives back the first result, and audits a later one as `late_result`.
 
@@ -417,7 +421,8 @@ class CallStore(Protocol):
         A call that never `ran` costs nothing: what was reserved for it is given back. A pure call that ran before it
         was claimed is claimed by the same change, under the card's new token, where `claims` says so. The turn of the
         call `ends` by the same change, as the first result says. Raises as `end` does where only that is refused. For
-        a process that is not the turn's runner, the turn ends only where it still runs, and the result counts anyway.
+        a process that is not the turn's runner, the turn ends only where it still runs, and the result counts anyway:
+        it is told by `tell_end` whether the turn ends, perhaps more than once, and the last word counts.
         """
         ...
 

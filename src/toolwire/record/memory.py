@@ -300,6 +300,9 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
         wanted = (c for c in cards if c.detached and c.result is None and project in (None, c.project))
         return [replace(card, token="") for card in islice(wanted, max(limit, 0))]
 
+    def forget_run(self, turn_id: str, *, project: str = "default") -> None:
+        """It knows by itself which turns run."""
+
     def holds(self, turn_id: str, *, project: str = "default") -> bool:  # noqa: ARG002 -- no other process can take over
         return True
 
@@ -314,7 +317,7 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
-        claims: bool = False, ends: Ends | None = None, is_runner: bool = True,
+        claims: bool = False, ends: Ends | None = None, tell_end: Callable[[bool], None] | None = None,
     ) -> ToolResult:  # fmt: skip
         if claims:
             with suppress(StoreError):  # where the claim is refused, so is the result
@@ -331,8 +334,11 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
             if turn is not None:
                 turn.calls += charge
             self._audit.extend((*control, *audit) if control else audit)
-        if ends is not None and (is_runner or ledger.still_runs(card.epoch, turn)):
+        still_runs = tell_end is None or ledger.still_runs(card.epoch, turn)
+        if ends is not None and still_runs:
             await self.end(*ends(result))
+        if tell_end is not None:
+            tell_end(ends is not None and still_runs)
         return result
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:

@@ -133,6 +133,9 @@ class ProjectStore:
     def detached_calls(self, *, limit: int = 100, project: str | None = None) -> Doing[list[CallCard]]:  # noqa: ARG002 -- its own
         return self.whole.detached_calls(limit=limit, project=self.project)
 
+    def forget_run(self, turn_id: str, *, project: str = DEFAULT) -> None:  # noqa: ARG002 -- its own
+        self.whole.forget_run(turn_id, project=self.project)
+
     def holds(self, turn_id: str, *, project: str = DEFAULT) -> bool:  # noqa: ARG002 -- its own
         return self.whole.holds(turn_id, project=self.project)
 
@@ -144,7 +147,7 @@ class ProjectStore:
 
     def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
-        claims: bool = False, ends: Ends | None = None, is_runner: bool = True,
+        claims: bool = False, ends: Ends | None = None, tell_end: Callable[[bool], None] | None = None,
     ) -> Doing[ToolResult]:  # fmt: skip
         own = self.project
         if card.project != own:
@@ -152,7 +155,7 @@ class ProjectStore:
         for row in audit:
             if row.project != own:
                 self._only(row.project)
-        return self._close(card, result, audit, ran=ran, claims=claims, ends=ends, is_runner=is_runner)
+        return self._close(card, result, audit, ran=ran, claims=claims, ends=ends, tell_end=tell_end)
 
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
         self.require(turn)

@@ -378,7 +378,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True,
-        claims: bool = False, ends: Ends | None = None, is_runner: bool = True,
+        claims: bool = False, ends: Ends | None = None, tell_end: Callable[[bool], None] | None = None,
     ) -> ToolResult:  # fmt: skip
         now = self._now()
         result, control = ledger.settle(card, result, now.at)
@@ -392,7 +392,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
             by = Claim(card.token, self._owners.name)
             change = self._after_reading(card, partial(changes.claim_and, card=card, by=by, change=change, now=now))
         both = change if ends is None else partial(
-            changes.close_and_end, change=change, ends=ends, at=now.at, is_runner=is_runner
+            changes.close_and_end, change=change, ends=ends, at=now.at, tell_end=tell_end
         )  # fmt: skip
         try:
             first = await self._writer.write(both, _whose(card))
@@ -406,6 +406,9 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         if ends is not None:
             self._runs.pop((row[1], row[7]), None)
         return first
+
+    def forget_run(self, turn_id: str, *, project: str = DEFAULT) -> None:
+        self._runs.pop((column(project), column(turn_id)), None)
 
     def holds(self, turn_id: str, *, project: str = DEFAULT) -> bool:
         run = self._runs.get((column(project), column(turn_id)))
@@ -557,7 +560,7 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
         if found is None:
             raise refusals.no_call(turn_id, call_id)
         if found[1]:  # the process that ran its call may have ended it
-            self._runs.pop((column(project), column(turn_id)), None)
+            self.forget_run(turn_id, project=project)
         return found
 
     async def audit_log(
