@@ -5,11 +5,14 @@ its own loop, and keeps it.
 """
 
 import asyncio
+import gc
 from collections.abc import Coroutine
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
+_NEW_OBJECTS = 20_000
+"""How many objects may be new before garbage is looked for. Each look goes over all that the calls in flight hold."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -23,5 +26,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 def run_on_new_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run what a process is there for, as `asyncio.run` does."""
+    gc.freeze()  # what was loaded stays until the end
+    gc.set_threshold(_NEW_OBJECTS)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(work)
