@@ -104,6 +104,17 @@ def row_from_json(sql: str, row: str, types: Sequence[str]) -> str:
     return _DOLLAR.sub(lambda found: values[int(found[1]) - 1], to_postgres(sql))
 
 
+def rows_from_json(sql: str, given: str, types: Sequence[str]) -> str:
+    """A statement that adds a row, with parameters of these types, as one that adds all rows of an array in JSONB."""
+    found = _INSERT.match(row_from_json(sql, "each.value", types))
+    assert found is not None, sql
+    table, names, values, conflict = found.groups()
+    if names.startswith("seq"):  # asked for once: what is added by the statement itself it does not see
+        values = f"each.ordinality - 1 + {values}"
+    rows = f"jsonb_array_elements({given}) WITH ORDINALITY AS each(value, ordinality)"
+    return f"INSERT INTO {table} ({names}) SELECT {values} FROM {rows} {conflict or ''}"  # noqa: S608 -- our own words
+
+
 @lru_cache(maxsize=512)
 def to_postgres(sql: str) -> str:
     """One statement that reads or writes rows."""

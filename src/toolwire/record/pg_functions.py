@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from toolwire.protocol.records import CallCard
 from toolwire.record import changes, dispatch_rows, reads, record_index, record_rows
-from toolwire.record.pg_dialect import COMMITS, LOCK, from_json, row_from_json
+from toolwire.record.pg_dialect import COMMITS, LOCK, from_json, row_from_json, rows_from_json
 from toolwire.record.rows import CallKey, Row, TurnKey, call_key, columns, read_card, turn_key
 from toolwire.record.transaction import (
     ADD_AUDIT,
@@ -33,6 +33,9 @@ EACH_TURN = (
     *record_index.WRITES,
 )  # fmt: skip
 """Statements of turns and records whose outcome is not looked at; each is made for one row after the other."""
+
+_AT_ONCE: Final = (changes.BEGIN_TURN, dispatch_rows.KEEP)
+"""Those of them whose rows are added at once: they see nothing of one another."""
 
 _ALL: Final = (*EACH_CALL, *EACH_TURN)
 NUMBERS: Final = {sql: number for number, sql in enumerate(_ALL)}
@@ -156,7 +159,10 @@ def writing(types: Types) -> str:
     where it wrote nothing because a fact is wrong.
     """
     each = [f"WHEN {NUMBERS[sql]} THEN {from_json(sql, 'given')};" for sql in EACH_CALL]
+    each += [f"WHEN {NUMBERS[sql]} THEN {rows_from_json(sql, 'given', types(sql))};" for sql in _AT_ONCE]
     for sql in EACH_TURN:
+        if sql in _AT_ONCE:
+            continue
         made = row_from_json(sql, "one", types(sql))
         loop = f"FOR n IN 0 .. jsonb_array_length(given) - 1 LOOP one := given -> n; {made}; END LOOP;"
         each.append(f"WHEN {NUMBERS[sql]} THEN {loop}")
