@@ -7,9 +7,11 @@
 All subjects run in the same rounds on the same machine, each in turn: one call after the other, then 64 in flight.
 
 - `toolwire`: `Agent.call` of a tool behind the bus. The caller, the worker, PostgreSQL and NATS are processes of their
-  own; the broker syncs each message, too.
+  own; the broker syncs each message, too. The worker runs 64 calls at once (`toolwire worker --at-once 64`), and both
+  processes run on uvloop, as the commands do.
 - `in process`: `Agent.call` of a tool of this process, its records in the same PostgreSQL server; what `dbos` does.
-- `dbos`: a workflow with one step on the same PostgreSQL server, executed in the process that calls it.
+- `dbos`: a workflow with one step on the same PostgreSQL server, executed in the process that calls it, on asyncio's
+  event loop, which is its default.
 - `restate`: a handler with one step, called over HTTP; its server keeps its log as it does by default.
 - `two commits`: the floor. A row is inserted and updated in the same PostgreSQL server, each in a transaction.
 
@@ -241,6 +243,7 @@ def main() -> int:
         nats = servers.enter_context(running(folder / "nats"))
         postgres = servers.enter_context(postgres_server(durable=True))
         place = {"kind": "postgres", "postgres": postgres.url, "nats": nats.url, "lease_s": str(LEASE_S)}
+        place["at_once"] = str(IN_FLIGHT)
         (folder / "place.json").write_text(json.dumps(place))
         fleet = Fleet(folder, place, nats)
         fleet.start_workers(given.workers)

@@ -157,9 +157,9 @@ def _worker(control: str) -> type[ToolWorker]:
     return Blind
 
 
-async def work(store: SqliteStore, bus: Bus, known: list[Tool], control: str) -> None:
+async def work(store: SqliteStore, bus: Bus, known: list[Tool], control: str, at_once: int) -> None:
     subject = f"cg.v1r4.{PROJECT}.*.cmd.tool.storm"
-    await _worker(control)(store, bus, known, subject, durable="worker-storm", at_once=AT_ONCE).run()
+    await _worker(control)(store, bus, known, subject, durable="worker-storm", at_once=at_once).run()
 
 
 def _pause(control: str) -> Callable[[int], float]:
@@ -176,7 +176,12 @@ async def main(role: str, folder: Path, control: str) -> None:
         try:
             async with nats_bus(NatsServers((place["nats"],))) as bus:
                 relay = Relay(of_project(store, PROJECT), bus, poll_s=0.5, pause=_pause(control))
-                serving = run_turns(store, bus, known, relay) if role == "turns" else work(store, bus, known, control)
+                at_once = int(place.get("at_once", AT_ONCE))
+                serving = (
+                    run_turns(store, bus, known, relay)
+                    if role == "turns"
+                    else work(store, bus, known, control, at_once)
+                )
                 await asyncio.gather(serving, relay.run())
         except (BusError, StoreError) as error:
             print(role, error, file=sys.stderr)

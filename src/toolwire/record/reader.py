@@ -95,13 +95,15 @@ class Reader:
 class BatchedReads(Generic[Key, Found]):
     """Looks things up by their keys. One question at a time is on its way; those that come meanwhile go together.
 
-    Where an answer comes so soon that hardly anything does meanwhile, a question follows another after `pause_s`.
+    Where an answer comes so soon that hardly anything does meanwhile, a question follows one that several waited for
+    after `pause_s`.
     """
 
     def __init__(self, ask: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Found]]], *, pause_s: float = 0.0) -> None:
         self._ask = ask
         self._pause_s = pause_s
         self._asks_at = 0.0
+        self._is_busy = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Key, list[asyncio.Future[Found | None]]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -121,9 +123,10 @@ class BatchedReads(Generic[Key, Found]):
 
     async def _run(self) -> None:
         while self._waiting:
-            if self._pause_s:
+            if self._is_busy and self._pause_s:
                 await self._gather()
             waiting, self._waiting = self._waiting, {}
+            self._is_busy = len(waiting) > 1
             try:
                 found = await self._ask(list(waiting))
             except Exception as error:
