@@ -8,10 +8,12 @@ import logging
 import re
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 from nats.aio.client import Client
+from nats.aio.transport import TcpTransport, Transport
 from nats.errors import AuthorizationError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, ServiceUnavailableError
@@ -61,6 +63,20 @@ class NatsServers(Struct, frozen=True):
         return {name: value for name, value in given.items() if value} | {"inbox_prefix": self.inbox}
 
 
+class _Transport(TcpTransport):
+    """Drops what is written to a connection that has ended, as asyncio's loop does. On uvloop that is a RuntimeError,
+    which the client library does not expect.
+    """
+
+    def write(self, payload: bytes) -> None:
+        with suppress(RuntimeError):
+            super().write(payload)  # type: ignore[no-untyped-call]
+
+    def writelines(self, payload: list[bytes]) -> None:
+        with suppress(RuntimeError):
+            super().writelines(payload)  # type: ignore[no-untyped-call]
+
+
 class SecureClient(Client):
     """A client that can log in by a key, and sends nothing about itself where TLS is demanded and missing."""
 
@@ -68,6 +84,15 @@ class SecureClient(Client):
         super().__init__()
         self._demands_tls = servers.demands_tls
         self._public_nkey = servers.key.public if servers.key else None
+
+    @property
+    def _transport(self) -> Transport | None:
+        return self._own_transport
+
+    @_transport.setter
+    def _transport(self, made: Transport | None) -> None:
+        """The library makes one, and connects it then."""
+        self._own_transport = _Transport() if type(made) is TcpTransport else made  # type: ignore[no-untyped-call]
 
     @property
     def uses_tls(self) -> bool:
