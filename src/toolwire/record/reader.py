@@ -123,8 +123,7 @@ class BatchedReads(Generic[Key, Found]):
 
     async def _run(self) -> None:
         while self._waiting:
-            if self._is_busy and self._pause_s:
-                await self._gather()
+            await self._gather()
             waiting, self._waiting = self._waiting, {}
             self._is_busy = len(waiting) > 1
             try:
@@ -144,9 +143,9 @@ class BatchedReads(Generic[Key, Found]):
                             answer.set_result(found.get(key))
 
     async def _gather(self) -> None:
-        """Let more come, if a question was asked just now."""
+        """Let more come, if a question for several was asked just now."""
         now = asyncio.get_running_loop().time()
-        if now < self._asks_at <= now + self._pause_s:  # it may be the time of another loop
+        if self._is_busy and now < self._asks_at <= now + self._pause_s:  # it may be the time of another loop
             await asyncio.sleep(self._asks_at - now)
             now = self._asks_at
         self._asks_at = now + self._pause_s
