@@ -1,6 +1,7 @@
 """What a PostgreSQL server can do to a store: refuse, be killed, or belong to another program."""
 
 import asyncio
+import signal
 import socket
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +13,7 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
+from tests.forked import run_python
 from tests.postgres_server import PostgresServer, new_schema, postgres_server
 from toolwire.errors import Fenced, SettingsError, StoreUnavailable
 from toolwire.protocol.chat import Reply, Usage
@@ -25,6 +27,18 @@ from toolwire.record.transaction import ADD_CHARGE, StaleCache
 from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, success
 
+_CLAIMS_AND_DIES = """
+import asyncio, os, signal, sys
+from tests.record.samples import a_call, a_card, a_turn
+from toolwire.record.postgres import PostgresStore
+
+async def main(url, home, schema):
+    store = await PostgresStore.on(url, home, schema=schema)
+    await store.claim(a_card(a_call(), a_turn()), [])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 _WAITING = """
     SELECT pid FROM pg_locks WHERE NOT granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -131,6 +145,20 @@ async def test_who_lost_a_turn_to_another_machine_is_fenced(postgres: PostgresSe
 
             with pytest.raises(Fenced):
                 await here.release(a_turn())
+
+
+async def test_a_call_of_a_process_that_was_killed_is_free_at_once_although_another_was_started_in_its_place(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    schema, turn = new_schema(), a_turn()
+    async with opened(postgres.url, tmp_path, schema) as store:
+        await store.begin(turn)
+        card = await store.open(a_card(a_call(), turn), [])
+        claiming = ["-c", _CLAIMS_AND_DIES, postgres.url, str(tmp_path), schema]
+        killed = await asyncio.to_thread(run_python, *claiming)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        async with opened(postgres.url, tmp_path, schema):
+            assert (await store.claim(card, [])).attempt == 2
 
 
 async def test_a_result_that_another_machine_kept_first_wins_over_what_was_known_here(

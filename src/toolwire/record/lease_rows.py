@@ -44,6 +44,11 @@ _RETRIES = 10
 """A renewal that failed is tried again so often in the time of a lease."""
 
 
+def owners_with_lease(connection: sqlite3.Connection) -> frozenset[str]:
+    """The names of those whose rows have not run out, alive or not."""
+    return frozenset(owner for owner, lasts in connection.execute(_ROWS).fetchall() if lasts)
+
+
 def suspended_too() -> float:
     """Seconds that pass, also while the machine is suspended, where the system has such a clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -9,7 +9,7 @@ from typing import Self
 
 from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.faults import to_store_error
-from toolwire.record.lease_rows import LeaseRows, suspended_too
+from toolwire.record.lease_rows import LeaseRows, owners_with_lease, suspended_too
 from toolwire.record.owners import Owners, owners_in_use
 from toolwire.record.ownership import named_folder, prepare, writer_name
 from toolwire.record.sqlite import Clocks, SqliteStore
@@ -80,11 +80,14 @@ class ServerStore(SqliteStore):
 def _prepared(
     connect: Connect, migrate: Callable[[sqlite3.Connection], None], owners: LeaseRows
 ) -> frozenset[str]:  # fmt: skip
-    """Bring the tables up to date, ask for the time, and say which owners still own turns."""
+    """Bring the tables up to date, ask for the time, and say of which owners something is still asked.
+
+    While the row of a dead one lasts, its file alone tells that it is dead.
+    """
     connection = connect()
     try:
         migrate(connection)
         owners.ask_time(connection)
-        return owners_in_use(connection)
+        return owners_in_use(connection) | owners_with_lease(connection)
     finally:
         connection.close()
