@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -90,11 +90,16 @@ class PostgresServer:
         subprocess.run(run, check=True, **_as_user())
         return self.url.replace("/postgres", f"/{name}")
 
-    def kill(self) -> None:
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def kill(self, just_before: Callable[[], None] = lambda: None) -> None:
         """As a power cut of its machine: no process of it lives on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)  # so that it starts none meanwhile
         children = [pid for pid, parent in _parents() if parent == self._process.pid]
+        just_before()
         for pid in children:  # they would go on serving for a moment after the death of their parent
             os.kill(pid, signal.SIGKILL)
         self._process.kill()

@@ -44,7 +44,6 @@ from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.tools import Edge
-from toolwire.record.sqlite import SqliteStore
 from toolwire.wire.mqtt.topics import Topics
 
 _P = CrashPoint
@@ -92,7 +91,9 @@ class DevicePlace(Place):
 def device_place(place: Place, broker: Mosquitto) -> DevicePlace:
     key = PrivateKey.generate()
     device = Device(place.folder / "device", broker, [key])
-    return DevicePlace(place.folder, place.points, place.plans, place.seed, False, "", device, broker.mqtt_port, key)
+    return DevicePlace(
+        place.folder, place.points, place.plans, place.seed, device=device, port=broker.mqtt_port, key=key
+    )
 
 
 def calls_device(plans: Plans) -> bool:
@@ -220,7 +221,7 @@ class Caller(Member):
 async def serve_caller(place: DevicePlace, name: str, incarnation: int) -> None:
     async with AsyncExitStack() as closing:
         closing.enter_context(hearing(place.violate))
-        store = await SqliteStore.at(place.home, lease_s=place.lease_s)
+        store = await place.open_store(name)
         closing.push_async_callback(store.close_store)
         striker = Striker(place.folder, place.points, name)
         random = Random(f"{place.seed} {name} {incarnation}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 from tests.crash_sweep.striking import Striker, StruckBus, StruckStore, add_line
 from tests.simulation.crash_points import CrashPoint, Fault
@@ -34,6 +35,7 @@ from tests.simulation.workload import (
     Surroundings,
 )
 from toolwire import Agent, Grant
+from toolwire.assemble import turn_runner
 from toolwire.assemble.turn_runner import TurnRunner
 from toolwire.bus.contract import Bus
 from toolwire.bus.in_process import InProcessBus
@@ -53,19 +55,20 @@ from toolwire.protocol.approvals import Approval
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Limits, Turn
+from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
 
 DETACHED_LEASE_S = 1.5
 _LEASE_S, _SHORT_LEASE_S = 30.0, 2.0
-"""A process that dies loses its lease at once. Only one that is paused has to lose it by time."""
+"""A process that dies loses its lease at once. One that is paused, or on another machine, has to lose it by time."""
 
 LEDGER, WRONG = "ledger", "wrong"
 _PAUSES_S = (0.4, 0.8, 1.5, 2.5)
 _QUICKER = 10.0
 """Turns begin, tools work and people answer so many times sooner than in a simulation, whose time costs nothing."""
 
-_POLL_S, _RETRY_S = 0.2, 0.1
+_POLL_S, _RETRY_S, _FIRST_PAUSE_S = 0.2, 0.1, 0.3
 _RENEW_S = 0.02
 _REMEMBERS_S = 8.0
 _LIMITS = Limits(consecutive_failures=100, repeats=100, result_chars=MOST_CHARS)
@@ -75,7 +78,8 @@ _LIMITS = Limits(consecutive_failures=100, repeats=100, result_chars=MOST_CHARS)
 class Place:
     """What the processes of a run share. Without a broker's address the bus is the process's own.
 
-    Where runners hand commands over, they send by themselves, and there is no relay.
+    Where runners hand commands over, they send by themselves, and there is no relay. With the address of a `database`,
+    the store is in a schema of it; with every other seed each process is then on a machine of its own, as it were.
     """
 
     folder: Path
@@ -84,14 +88,27 @@ class Place:
     seed: int
     hands_over: bool = False
     broker: str = ""
+    database: str = ""
+    schema: str = ""
 
     @property
     def home(self) -> Path:
         return self.folder / "home"
 
     @property
+    def has_machines(self) -> bool:
+        return bool(self.database) and self.seed % 2 == 1
+
+    @property
     def lease_s(self) -> float:
-        return _SHORT_LEASE_S if any(one.fault is Fault.PAUSE for one in self.points) else _LEASE_S
+        has_to_end = self.has_machines or any(one.fault is Fault.PAUSE for one in self.points)
+        return _SHORT_LEASE_S if has_to_end else _LEASE_S
+
+    async def open_store(self, process: str) -> SqliteStore:
+        if not self.database:
+            return await SqliteStore.at(self.home, lease_s=self.lease_s)
+        home = self.folder / f"home-{process}" if self.has_machines else self.home
+        return await PostgresStore.on(self.database, home, schema=self.schema, lease_s=self.lease_s)
 
     def violate(self, what: str) -> None:
         add_line(self.folder / WRONG, what.replace("\n", " "))
@@ -281,7 +298,8 @@ def hearing(violate: Callable[[str], None]) -> Iterator[None]:
     logger, errors = logging.getLogger("toolwire"), LoggedErrors(violate)
     logger.addHandler(errors)
     try:
-        yield
+        with patch.object(turn_runner, "FIRST_PAUSE_S", _FIRST_PAUSE_S):
+            yield
     finally:
         logger.removeHandler(errors)
 
@@ -295,7 +313,7 @@ async def serve(place: Place, names: list[str], incarnation: int) -> None:
         )
         work: list[asyncio.Task[Any]] = []
         for name in names:  # each with a store of its own: what a worker has claimed is not the runner's own then
-            store = await SqliteStore.at(place.home, lease_s=place.lease_s)
+            store = await place.open_store(name)
             closing.push_async_callback(store.close_store)
             striker = Striker(place.folder, place.points, name)
             random = Random(f"{place.seed} {name} {incarnation}")

@@ -16,7 +16,6 @@ from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store, TurnSummary
 from toolwire.record.projects import of_project
-from toolwire.record.sqlite import SqliteStore
 
 _LOOKS_S = 0.1
 _LATE_S = 1.3 * LONGEST_ACK_WAIT_S
@@ -40,7 +39,7 @@ class Verdict:
 async def judge(place: Place, limit_s: float) -> Verdict:
     while True:
         try:
-            store = await SqliteStore.at(place.home, lease_s=place.lease_s)
+            store = await place.open_store("judge")
             break
         except StoreError:
             await asyncio.sleep(_LOOKS_S)
@@ -58,9 +57,10 @@ async def judge(place: Place, limit_s: float) -> Verdict:
             verdict.wrong.append(f"the audit log does not hold at {chain.broken_at}")
     finally:
         await store.close_store()
-    with closing(sqlite3.connect(place.home / "store.db")) as database:
-        if (found := database.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
-            verdict.wrong.append(f"the database is not sound: {found}")
+    if not place.database:
+        with closing(sqlite3.connect(place.home / "store.db")) as database:
+            if (found := database.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
+                verdict.wrong.append(f"the database is not sound: {found}")
     told = place.folder / WRONG
     verdict.wrong += told.read_text().splitlines() if told.exists() else []
     return verdict

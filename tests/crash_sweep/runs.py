@@ -17,19 +17,22 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import asyncpg
 import msgspec
 
 from tests.bus.servers import NatsServer, running
 from tests.crash_sweep.devices import DEVICE_POINTS, calls_device, device_place, serve_part
 from tests.crash_sweep.fleet import Place, serve
 from tests.crash_sweep.judging import Verdict, judge
-from tests.crash_sweep.striking import BROKER_GONE, STRUCK
+from tests.crash_sweep.striking import BROKER_GONE, STORE_GOES, STRUCK
 from tests.edge.brokers import Mosquitto
+from tests.postgres_server import PostgresServer, new_schema
 from tests.simulation.crash_points import CRASH_POINTS, CrashPoint, Fault
-from tests.simulation.fleet import simulate_point
+from tests.simulation.fleet import simulate, simulate_point
 from tests.simulation.workload import draw_plans
 
 PAUSE_S, BROKER_AWAY_S = 3.0, 2.0
+_STORE_AWAY_S, _COMMIT_S = (0.0, 0.5), 0.02
 _LOOKS_S = 0.01
 _DIE_WITH_PARENT = 1
 _BROKER = "broker"
@@ -37,6 +40,22 @@ Serve = Callable[[Any, list[str], int], Coroutine[Any, Any, None]]
 """Is a process with these parts, for the n-th time."""
 _OF_OTHERS = (Fault.PAUSE, Fault.WIPE, Fault.BROKER_AWAY)
 """What says nothing where there is one process, and its bus is its own."""
+
+_P = CrashPoint
+_DIES, _UNWRITTEN, _NOT_AGAIN = Fault.STORE_DIES, "confirm_before_it_is_written", "give_up_what_was_not_kept"
+SERVER_POINTS = {
+    "C6 the server dies while a turn is begun": _P("client", "begin", "before", _UNWRITTEN, fault=_DIES),
+    "C6 the server dies while a reply is kept": _P("runner", "append_reply", "before", _UNWRITTEN, fault=_DIES),
+    "C6 the server dies while a call is to be sent": _P("runner", "dispatch", "before", _UNWRITTEN, fault=_DIES),
+    "C6 the server dies while a call is claimed": _P(
+        "worker", "claim", "before", "claim_again_with_another_token", fault=_DIES
+    ),
+    "C6 the server dies while a result is kept": _P("worker", "close", "before", _NOT_AGAIN, fault=_DIES),
+    "C6 the server dies while a turn is taken up": _P("runner", "resume", "before", _UNWRITTEN, fault=_DIES),
+    "C6 the server dies while a turn ends": _P("runner", "end", "before", _UNWRITTEN, fault=_DIES),
+    "C46 the server dies once a result is kept": _P("worker", "close", "after", _UNWRITTEN, fault=_DIES),
+}
+"""The points at which the server of the store is struck."""
 
 
 @dataclass(slots=True)
@@ -66,6 +85,8 @@ def points_over(over: str) -> dict[str, CrashPoint]:
         return DEVICE_POINTS
     if over == "nats":
         return CRASH_POINTS
+    if over == "postgres":
+        return {**CRASH_POINTS, **SERVER_POINTS}
     return {
         name: point for name, point in CRASH_POINTS.items()
         if not any(one.fault in _OF_OTHERS for one in point.all_of_it)
@@ -86,14 +107,29 @@ def seeds_at(over: str, name: str, number: int) -> list[int]:
 def _comes_to(over: str, name: str, seed: int) -> bool:
     if over == "mqtt" and not calls_device(draw_plans(Random(f"{seed} plans"), DEVICE_POINTS[name].part)):
         return False
+    point = SERVER_POINTS.get(name)
+    if point is not None:  # a simulated store has no server that could die
+        return bool(simulate(seed, crash=replace(point, fault=Fault.KILL), part=point.part).counts[Fault.KILL])
     if name not in CRASH_POINTS:
         return True
     counts = simulate_point(name, seed).counts
     return all(counts[one.fault] for one in CRASH_POINTS[name].all_of_it)
 
 
-def run(over: str, name: str, seed: int, limit_s: float, keep: Path | None = None) -> Ran:
-    """Run one seed at a point. The caller must have no threads: this forks."""
+def run(
+    over: str,
+    name: str,
+    seed: int,
+    limit_s: float,
+    keep: Path | None = None,
+    server: PostgresServer | None = None,
+    *,
+    is_calm: bool = False,
+) -> Ran:
+    """Run one seed at a point, with the store in this server if there is one. A calm run is not struck.
+
+    The caller must have no threads: this forks.
+    """
     point = points_over(over)[name]
     ran = Ran(over, name, seed)
     began = time.monotonic()
@@ -101,8 +137,12 @@ def run(over: str, name: str, seed: int, limit_s: float, keep: Path | None = Non
         folder = keep or Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="toolwire-crash-")))
         (folder / _BROKER).mkdir(parents=True)
         plans = draw_plans(Random(f"{seed} plans"), point.part)
-        place = Place(folder, point.all_of_it, plans, seed)
+        points = tuple(replace(one, times=0) if is_calm else one for one in point.all_of_it)
+        place = Place(folder, points, plans, seed)
+        if server is not None:
+            place = replace(place, database=server.url, schema=new_schema())
         fleet = _over_mqtt(place, ran, closing) if over == "mqtt" else _over_bus(place, ran, closing)
+        fleet.server = server
         ran.verdict = fleet.run(limit_s)
     if ran.verdict.unknown and not ran.kills and all(one.fault is not Fault.PAUSE for one in point.all_of_it):
         ran.verdict.wrong.append(f"no process died, and {ran.verdict.unknown} outcomes are unknown")
@@ -146,6 +186,8 @@ class _Fleet:
         self._living: dict[int, int] = {}
         self._starts: list[int] = [0] * len(self._parts)
         self._later: list[tuple[float, Callable[[], None]]] = []
+        self._is_broker_away = False
+        self.server: PostgresServer | None = None
 
     def run(self, limit_s: float) -> Verdict:
         answer = self._place.folder / "verdict"
@@ -161,6 +203,8 @@ class _Fleet:
             for pid in self._living:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+            if self.server is not None:
+                self._drop_schema(self.server)
         if not answer.exists():
             return Verdict(wrong=["the judge broke: " + (self._place.folder / "judge.log").read_text()[-2_000:]])
         return msgspec.json.decode(answer.read_bytes(), type=Verdict)
@@ -202,13 +246,39 @@ class _Fleet:
         if fault is Fault.KILL and not self._place.points[0].role:
             for one in self._living:
                 os.kill(one, signal.SIGKILL)
+        if fault is Fault.STORE_DIES and self.server is not None:
+            self._strike_server(self.server)
         if self._broker is not None and fault in (Fault.WIPE, Fault.BROKER_AWAY):
             self._broker.kill()
             (self._place.folder / BROKER_GONE).touch()
             if fault is Fault.WIPE:
                 shutil.rmtree(self._broker.folder / "jetstream", ignore_errors=True)
                 (self._broker.folder / "mosquitto.db").unlink(missing_ok=True)
-            self._after(0.0 if fault is Fault.WIPE else BROKER_AWAY_S, self._broker.start)
+            if not self._is_broker_away:  # a second one could not take its port
+                self._after(0.0 if fault is Fault.WIPE else BROKER_AWAY_S, self._start_broker)
+            self._is_broker_away = True
+
+    def _start_broker(self) -> None:
+        assert self._broker is not None
+        self._is_broker_away = False
+        self._broker.start()
+
+    def _strike_server(self, server: PostgresServer) -> None:
+        """Who struck goes on as soon as it is known whom to kill, so that its operation is under way or just done."""
+
+        def let_go() -> None:
+            (self._place.folder / STORE_GOES).touch()
+            time.sleep(self._random.random() * _COMMIT_S)
+
+        if server.is_running:
+            server.kill(let_go)
+            self._after(self._random.choice(_STORE_AWAY_S), server.start)
+
+    def _drop_schema(self, server: PostgresServer) -> None:
+        if not server.is_running:
+            server.start()
+        dropping = fork(lambda: _drop_schema(self._place), self._place.folder / "drop.log")
+        os.waitpid(dropping, 0)
 
     def _go_on(self, pid: int) -> None:
         with suppress(ProcessLookupError):
@@ -245,6 +315,12 @@ async def _judge(place: Place, limit_s: float, answer: Path) -> None:
     partial = answer.with_suffix(".partial")
     partial.write_bytes(msgspec.json.encode(verdict))
     partial.rename(answer)
+
+
+async def _drop_schema(place: Place) -> None:
+    connection = await asyncpg.connect(place.database)
+    await connection.execute(f"DROP SCHEMA IF EXISTS {place.schema} CASCADE")
+    await connection.close()
 
 
 @contextmanager

@@ -23,7 +23,7 @@ LONGEST_ACK_WAIT_S = 0.8
 """Shorter than a broker's, as all times here are, so that a run is short."""
 
 _PATIENCE_S = 10.0
-BROKER_GONE = "broker-is-gone"
+BROKER_GONE, STORE_GOES = "broker-is-gone", "store-goes"
 STRUCK = "struck"
 
 
@@ -71,10 +71,12 @@ class Striker:
             os.kill(os.getpid(), signal.SIGKILL)
         if fault is Fault.PAUSE:
             os.kill(os.getpid(), signal.SIGSTOP)
-        if fault is Fault.BROKER_AWAY:
+        if fault in (Fault.BROKER_AWAY, Fault.STORE_DIES):
+            sign = self._folder / (BROKER_GONE if fault is Fault.BROKER_AWAY else STORE_GOES)
             until = time.monotonic() + _PATIENCE_S
-            while not (self._folder / BROKER_GONE).exists() and time.monotonic() < until:
+            while not sign.exists() and time.monotonic() < until:
                 time.sleep(0.002)
+            sign.unlink(missing_ok=True)
 
 
 class StruckStore:

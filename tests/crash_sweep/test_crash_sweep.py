@@ -11,30 +11,32 @@ from tests.simulation.crash_points import CRASH_POINTS
 from tests.simulation.fleet import simulate_point
 
 _AFTER_THE_EFFECT = ("C26 the effect is done, and its result not kept", "C23 during the run, after its effect")
+_OVER = ("nats", "postgres", "mqtt")
 _SENDS_TWICE = "94"
 """A seed with one turn whose two steps call nothing else than a tool that must not take effect twice."""
 
 
 def sweep(*words: str) -> "subprocess.CompletedProcess[str]":
     chosen = [word for name in _AFTER_THE_EFFECT for word in ("--point", name)]
-    return run_python("-m", "tests.crash_sweep", "--over", "nats", "mqtt", "--seed", _SENDS_TWICE, *chosen, *words)
+    return run_python("-m", "tests.crash_sweep", "--over", *_OVER, "--seed", _SENDS_TWICE, *chosen, *words)
 
 
 def test_real_processes_that_die_after_an_effect_repeat_none_that_must_not_be() -> None:
     ran = sweep()
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.count("1 runs of which 1 were struck") == 2
-    assert ran.stdout.count("lost 0, duplicated 0") == 2
+    assert ran.stdout.count("1 runs of which 1 were struck") == len(_OVER)
+    assert ran.stdout.count("lost 0, duplicated 0") == len(_OVER)
 
 
 def test_control_processes_that_repeat_what_they_began_are_found_out() -> None:
     ran = sweep("--without", "repeat_unsafe_calls", "--without", "run_again_what_a_device_began")
 
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    over_nats, over_mqtt = ran.stdout.split("over nats: ")
-    for said in (over_nats, over_mqtt):
+    each = re.split("\nover [a-z]+: ", ran.stdout)[: len(_OVER)]
+    for over, said in zip(_OVER, each, strict=True):
         assert "it took effect more than once" in said, ran.stdout
+        assert f"--over {over} " in said
         assert f"--seed {_SENDS_TWICE}" in said
 
 

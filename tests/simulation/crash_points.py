@@ -26,6 +26,8 @@ class Fault(StrEnum):
     WIPE = "wipe"
     """The broker loses all that it has, and the process dies."""
     BROKER_AWAY = "broker away"
+    STORE_DIES = "store dies"
+    """The server of the store dies, with the operation under way or just done. A simulated store has no server."""
 
 
 DEADLY = (Fault.KILL, Fault.WIPE)
