@@ -9,7 +9,7 @@ before and after it; nothing in the product knows of that. `python -m tests.cras
     fleet            a process of the fleet, put together from the product's parts
     devices          the points of calls on a device; a process with the tools, and one that calls them over MQTT
     device_controls  defences of these calls, each taken away
-    store_controls   defences of stores that outlive their process
+    server_controls  defences of stores and brokers that outlive a process
     controls         which defence is missed at which point, and a run that shows it
     judging          waits until all has ended, and says what is wrong
     runs             one run: starts processes again, and the broker and the server of the store

@@ -6,20 +6,27 @@ another one, or a second one that would stand in for it.
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
 
 from tests.crash_sweep.device_controls import DEVICE_PLANTED
 from tests.crash_sweep.runs import points_over, run, seeds_at
-from tests.crash_sweep.store_controls import STORE_PLANTED
+from tests.crash_sweep.server_controls import SERVER_PLANTED
 from tests.postgres_server import PostgresServer
-from tests.simulation.crash_points import CRASH_POINTS
-from tests.simulation.fleet import simulate_point
+from tests.simulation.crash_points import CRASH_POINTS, NOWHERE
+from tests.simulation.fleet import simulate, simulate_point
 from tests.simulation.planted import ALL
 
-DEFENCES = {**ALL, **DEVICE_PLANTED, **STORE_PLANTED}
+DEFENCES = {**ALL, **DEVICE_PLANTED, **SERVER_PLANTED}
 _MOST_SIMULATED = 100
+_ENDED = ("run_what_has_ended", "keep_commands_of_what_has_ended")
 _INSTEAD = {
     "C4 a turn is begun, and its client does not hear of it": ("begin_again", "write_over_what_has_the_same_id"),
+    "C11 published, and the relay hears that it may not be": ("trust_that_commands_come_once", *_ENDED),
+    "C13 the broker is away for long": ("drop_what_cannot_be_sent", "send_only_while_connected"),
+    "C29 the result is kept, and its worker does not hear of it": (*_ENDED, "run_commands_of_older_epochs"),
+    "C30 the result is kept, before the broker hears of it": (*_ENDED, "run_commands_of_older_epochs"),
+    "C33 a report comes five times": _ENDED,
+    "C37 two runners take up the same turn": ("resume_while_owned", "change_turns_of_others"),
+    "a call is claimed for its service, which has no card yet": ("claim_for_a_service_without_its_token",),
 }
 
 
@@ -45,12 +52,16 @@ def defences(over: str, name: str) -> tuple[str, ...]:
 
 
 def _promising(over: str, name: str, number: int) -> list[int]:
-    """Seeds of which the simulation fails without the defence, where it knows the point; and then any."""
+    """Seeds that fail in the simulation without the defence, and do not where nothing is struck; if none is, any."""
     found = []
     if name in CRASH_POINTS and over != "mqtt":
-        first = CRASH_POINTS[name].first
-        failing = (seed for seed in range(first, first + _MOST_SIMULATED) if not simulate_point(name, seed).is_sound)
-        found = list(islice(failing, number))
+        point = CRASH_POINTS[name]
+        for seed in range(point.first, point.first + _MOST_SIMULATED):
+            is_harmless = simulate_point(name, seed).is_sound
+            if not is_harmless and simulate(seed, crash=NOWHERE, part=point.part).is_sound:
+                found.append(seed)
+            if len(found) == number:
+                break
     return found or seeds_at(over, name, number)
 
 

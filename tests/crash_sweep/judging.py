@@ -3,16 +3,19 @@
 import asyncio
 import json
 import sqlite3
+import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
 from tests.crash_sweep.fleet import LEDGER, WRONG, Place
-from tests.crash_sweep.striking import LONGEST_ACK_WAIT_S
-from tests.simulation.invariants import NO_RESULT, TWICE, wrong_about_call
+from tests.crash_sweep.striking import HISTORY, LASTS_S, LONGEST_ACK_WAIT_S, REPORTED, STRUCK
+from tests.simulation.invariants import NO_RESULT, TWICE, wrong_about_call, wrong_in_log
+from tests.simulation.workload import HELPER
 from toolwire.errors import NotFound, StoreError
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.records import CallCard
+from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store, TurnSummary
 from toolwire.record.projects import of_project
@@ -33,6 +36,7 @@ class Verdict:
     lost: int = 0
     duplicated: int = 0
     unknown: int = 0
+    again: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
@@ -48,10 +52,12 @@ async def judge(place: Place, limit_s: float) -> Verdict:
         try:
             async with asyncio.timeout(limit_s):
                 await _until_ended(place, store)
-            await asyncio.sleep(_LATE_S)
+                await asyncio.sleep(_still_at_work_s(place) + _LATE_S)
+                await _until_ended(place, store)
         except TimeoutError:
             verdict.wrong.append(f"after {limit_s:g} s not all has ended")
         await _compare(place, store, verdict)
+        verdict.wrong += [*await _look_at_log(place, store), *sorted(set(_under_older_epochs(place)))]
         chain = await store.audit_chain()
         if chain.broken_at is not None:
             verdict.wrong.append(f"the audit log does not hold at {chain.broken_at}")
@@ -64,6 +70,42 @@ async def judge(place: Place, limit_s: float) -> Verdict:
     told = place.folder / WRONG
     verdict.wrong += told.read_text().splitlines() if told.exists() else []
     return verdict
+
+
+def _still_at_work_s(place: Place) -> float:
+    """How long what was struck last may go on, although all has ended without it."""
+    struck = place.folder / STRUCK
+    lasts_s = max(LASTS_S.get(one.fault, 0.0) for one in place.points)
+    return max(0.0, struck.stat().st_mtime + lasts_s - time.time()) if struck.exists() else 0.0
+
+
+async def _look_at_log(place: Place, store: Store) -> list[str]:
+    rows: list[AuditRow] = []
+    while page := await store.audit_log(limit=_MOST, after=rows[-1].seq if rows else 0):
+        rows += page
+    _, cards = await _everything(place, store)
+    attempts = {(card.project, card.turn_id, card.call.id): card.attempt for some in cards.values() for card in some}
+    path = place.folder / REPORTED
+    lines = path.read_text().splitlines() if path.exists() else []
+    return list(wrong_in_log(rows, attempts, {tuple(json.loads(line)) for line in lines}))
+
+
+def _under_older_epochs(place: Place) -> Iterator[str]:
+    """Changes of turns by those who began them when another had taken the turn over already."""
+    path = place.folder / HISTORY
+    changes = list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
+    taken = defaultdict(list)
+    for name, project, turn_id, epoch, _, _, ended in changes:
+        if name == "resume":
+            taken[project, turn_id].append((ended, epoch))
+    held = set()
+    for name, project, turn_id, epoch, claim, began, _ in changes:
+        if claim and (project, turn_id, claim) in held:  # a holder may ask again
+            continue
+        held.add((project, turn_id, claim))
+        newer = [other for at, other in taken[project, turn_id] if at < began and other > epoch]
+        if newer and name != "resume":
+            yield f"turn {turn_id} of {project} has epoch {max(newer)}, and {name} {claim} was done under {epoch}"
 
 
 async def _everything(place: Place, store: Store) -> tuple[list[TurnSummary], dict[str, list[CallCard]]]:
@@ -100,6 +142,9 @@ async def _compare(place: Place, store: Store, verdict: Verdict) -> None:
         project, key, *effect = json.loads(line)
         effects[project, key].append(effect)
     turns, cards = await _everything(place, store)
+    tasks = Counter(turn.question for turn in turns if turn.agent == HELPER)
+    if anew := [question for question, times in tasks.items() if times > 1]:
+        verdict.wrong.append(f"tasks that were begun more than once: {anew}")
     for turn in turns:
         verdict.turns += 1
         if turn.state != "ended":
@@ -115,6 +160,7 @@ async def _compare(place: Place, store: Store, verdict: Verdict) -> None:
             verdict.calls += 1
             key = (turn.project, f"{turn.id}/{card.call.id}")
             code = "" if card.result is None or card.result.error is None else card.result.error.code
+            verdict.again += card.attempt > 1
             verdict.unknown += code == Code.OUTCOME_UNKNOWN
             if not any(one.is_made_by(card.call) for one in planned):
                 verdict.wrong.append(f"call {key} was never planned")

@@ -24,14 +24,13 @@ from tests.bus.servers import NatsServer, running
 from tests.crash_sweep.devices import DEVICE_POINTS, calls_device, device_place, serve_part
 from tests.crash_sweep.fleet import Place, serve
 from tests.crash_sweep.judging import Verdict, judge
-from tests.crash_sweep.striking import BROKER_GONE, STORE_GOES, STRUCK
+from tests.crash_sweep.striking import BROKER_AWAY_S, BROKER_GONE, PAUSE_S, STORE_GOES, STRUCK
 from tests.edge.brokers import Mosquitto
 from tests.postgres_server import PostgresServer, new_schema
 from tests.simulation.crash_points import CRASH_POINTS, CrashPoint, Fault
 from tests.simulation.fleet import simulate, simulate_point
 from tests.simulation.workload import draw_plans
 
-PAUSE_S, BROKER_AWAY_S = 3.0, 2.0
 _STORE_AWAY_S, _COMMIT_S = (0.0, 0.5), 0.02
 _LOOKS_S = 0.01
 _DIE_WITH_PARENT = 1
@@ -144,8 +143,11 @@ def run(
         fleet = _over_mqtt(place, ran, closing) if over == "mqtt" else _over_bus(place, ran, closing)
         fleet.server = server
         ran.verdict = fleet.run(limit_s)
-    if ran.verdict.unknown and not ran.kills and all(one.fault is not Fault.PAUSE for one in point.all_of_it):
-        ran.verdict.wrong.append(f"no process died, and {ran.verdict.unknown} outcomes are unknown")
+    if not ran.kills and all(one.fault is not Fault.PAUSE for one in point.all_of_it):
+        if ran.verdict.unknown:
+            ran.verdict.wrong.append(f"no process died, and {ran.verdict.unknown} outcomes are unknown")
+        if ran.verdict.again and all(one.fault is not Fault.STORE_DIES for one in point.all_of_it):
+            ran.verdict.wrong.append(f"no process died, and {ran.verdict.again} calls were claimed again")
     ran.seconds = time.monotonic() - began
     return ran
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import json
 import os
 import signal
 import time
@@ -12,19 +13,26 @@ from random import Random
 from typing import Any, cast
 
 from tests.simulation.crash_points import DEADLY, CrashPoint, Fault
-from tests.simulation.lossy_bus import COPIES
+from tests.simulation.lossy_bus import COPIES, REPORT
 from toolwire.bus.contract import ACK_WAIT_S, HANDOFF_S, IN_FLIGHT, Bus, HandoffAnswer, Take
 from toolwire.errors import BusUnavailable, StoreUnavailable
 from toolwire.protocol.bus import BusMessage
 from toolwire.record.contract import Store
 
-LATE_S = 2.0
+LATE_S, PAUSE_S, BROKER_AWAY_S = 4.5, 3.0, 2.0
+LASTS_S = {Fault.DELAY: LATE_S, Fault.PAUSE: PAUSE_S, Fault.BROKER_AWAY: BROKER_AWAY_S}
+"""How long after a strike it may still do harm, whatever has ended meanwhile. A service is waited for 3 s."""
+
 LONGEST_ACK_WAIT_S = 0.8
 """Shorter than a broker's, as all times here are, so that a run is short."""
 
-_PATIENCE_S = 10.0
+_PATIENCE_S, _APART_S = 10.0, 0.03
 BROKER_GONE, STORE_GOES = "broker-is-gone", "store-goes"
 STRUCK = "struck"
+HISTORY, REPORTED = "history", "reported"
+"""What stores were asked and did under which epoch, and of which calls a report was received."""
+
+_UNDER_EPOCH = ("resume", "append_reply", "end", "release", "claim")
 
 
 def add_line(path: Path, line: str) -> None:
@@ -38,12 +46,17 @@ class Striker:
     """Strikes the process that it is in at its points, as often as they say: all processes of a run count together."""
 
     def __init__(self, folder: Path, points: tuple[CrashPoint, ...], process: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self._points = [one for one in points if process.startswith(one.role)]
         self._process = process
+        self._random = Random(f"{folder.name} {process}")
 
     def is_about(self, operation: str) -> bool:
         return any(one.operation == operation for one in self._points)
+
+    async def let_be_heard(self) -> None:
+        """Now and then, have what a process said before an operation be on its way, so that others go by it."""
+        await asyncio.sleep(self._random.choice((0.0, _APART_S)))
 
     def reach(self, operation: str, when: str) -> Fault | None:
         """What goes wrong with the operation itself, if anything. If the process is killed, this never ends."""
@@ -55,7 +68,7 @@ class Striker:
 
     def _is_due(self, point: CrashPoint) -> bool:
         """Whether a point is to be struck once more, which is noted before it happens."""
-        handle = os.open(self._folder / STRUCK, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        handle = os.open(self.folder / STRUCK, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             before = os.pread(handle, 1 << 20, 0).decode().splitlines()
@@ -72,7 +85,7 @@ class Striker:
         if fault is Fault.PAUSE:
             os.kill(os.getpid(), signal.SIGSTOP)
         if fault in (Fault.BROKER_AWAY, Fault.STORE_DIES):
-            sign = self._folder / (BROKER_GONE if fault is Fault.BROKER_AWAY else STORE_GOES)
+            sign = self.folder / (BROKER_GONE if fault is Fault.BROKER_AWAY else STORE_GOES)
             until = time.monotonic() + _PATIENCE_S
             while not sign.exists() and time.monotonic() < until:
                 time.sleep(0.002)
@@ -92,7 +105,7 @@ class StruckStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if not self.striker.is_about(name):
+        if not self.striker.is_about(name) and name not in _UNDER_EPOCH:
             return method
 
         def ask(*args: Any, **more: Any) -> Coroutine[Any, Any, Any]:
@@ -101,14 +114,29 @@ class StruckStore:
         return ask
 
     async def _ask(self, name: str, method: Callable[..., Any], args: tuple[Any, ...], more: dict[str, Any]) -> Any:
+        if self.striker.is_about(name):
+            await self.striker.let_be_heard()
         if self.striker.reach(name, "before") is Fault.FAIL:
             raise StoreUnavailable("the store restarts, and has not done it")
+        began = time.monotonic()
         answer = await method(*args, **more)
+        if name in _UNDER_EPOCH and (change := _change(name, args[0], answer)):
+            add_line(self.striker.folder / HISTORY, json.dumps([name, *change, began, time.monotonic()]))
         if answer == []:  # it found nothing to do, so nothing could be lost
             return answer
         if self.striker.reach(name, "after") is Fault.FAIL:
             raise StoreUnavailable("the store did not answer")
         return answer
+
+
+def _change(name: str, about: Any, answer: Any) -> tuple[str, str, int, str] | None:
+    """Which turn was changed, and under which epoch; with a claim, which one of which call."""
+    if name == "claim":
+        is_held = answer.result is None and not answer.detached
+        which = f"{answer.call.id} for the {answer.attempt}. time"
+        return (answer.project, answer.turn_id, about.epoch, which) if is_held else None
+    turn = answer.opening if name == "resume" else about
+    return turn.project, turn.id, turn.epoch, ""
 
 
 class StruckBus:
@@ -133,6 +161,8 @@ class StruckBus:
         return getattr(self._bus, name)
 
     async def publish(self, message: BusMessage, *, dedupe_id: str = "") -> bool:
+        if self._striker.is_about("publish"):  # else all that are sent side by side are under way at any strike
+            await asyncio.sleep(self._random.random() * _APART_S)
         match self._striker.reach("publish", "before"):
             case Fault.FAIL:
                 raise BusUnavailable("the broker is away")
@@ -200,3 +230,7 @@ class _Delivery:
     async def ack(self) -> None:
         self._striker.reach("ack", "before")
         await self._inner.ack()
+        if self.message.subject.endswith(REPORT):
+            said = json.loads(self.message.data)
+            call = [said["project_id"], said["agent_turn_id"], said["tool_call_id"]]
+            add_line(self._striker.folder / REPORTED, json.dumps(call))

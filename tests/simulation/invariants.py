@@ -1,7 +1,7 @@
 """What must be true at the end of a run, whatever went wrong. What must never happen is checked where it would."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.workload import DELEGATING, HELPER, ONCE, Key, final_answer
@@ -13,6 +13,9 @@ from toolwire.protocol.turns import EndReason
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import SimulatedFleet
+
+Call = tuple[str, str, str]
+"""A project, a turn and a call."""
 
 _TRACES = ("late_result", REFUSED)
 MOST_RECEIVERS = 2
@@ -71,22 +74,34 @@ def _check_log(fleet: "SimulatedFleet") -> None:
     if chain.broken_at is not None:
         fleet.violate(f"the audit log does not hold at {chain.broken_at}")
     rows: list[AuditRow] = list(fleet.store._audit._rows)
+    attempts = {
+        (*key, call_id): card.attempt for key, cards in fleet.store._cards.items() for call_id, card in cards.items()
+    }
+    for wrong in wrong_in_log(rows, attempts, fleet.bus.reports):
+        fleet.violate(wrong)
+    fleet.counts["reported"] += len(fleet.bus.reports)
+    fleet.counts["late"] += _late(rows).total()
+
+
+def wrong_in_log(rows: Sequence[AuditRow], attempts: Mapping[Call, int], reports: Set[Call]) -> Iterator[str]:
+    """What the audit log says that must not be, given how often each call was begun, and of which reports came."""
     finished = Counter((row.project, row.turn_id, row.call_id) for row in rows if row.event == "finished")
     if twice := [key for key, times in finished.items() if times > 1]:
-        fleet.violate(f"calls that finished more than once: {twice}")
-    noted_late = [row for row in rows if row.event == "late_result" and "card" in row.detail]
-    late = Counter((row.project, row.detail["card"]) for row in noted_late)
-    if again := [card for card, times in late.items() if times > MOST_RECEIVERS]:
-        fleet.violate(f"late reports that were noted more often than there are receivers: {again}")
+        yield f"calls that finished more than once: {twice}"
+    if again := [card for card, times in _late(rows).items() if times > MOST_RECEIVERS]:
+        yield f"late reports that were noted more often than there are receivers: {again}"
     held = (row for row in rows if row.event == REFUSED and row.code == "call_held")
-    cards = fleet.store._cards
-    if any(cards[row.project, row.turn_id][row.call_id].attempt == 1 for row in held):
-        fleet.violate("a report was refused since its call is held, and only the service could hold it")
+    if any(attempts.get((row.project, row.turn_id, row.call_id)) == 1 for row in held):
+        yield "a report was refused since its call is held, and only the service could hold it"
     noted = {(row.project, row.turn_id, row.call_id) for row in rows if "card" in row.detail or row.event in _TRACES}
-    fleet.counts["reported"] += len(fleet.bus.reports)
-    fleet.counts["late"] += late.total()
-    if silent := fleet.bus.reports - noted:
-        fleet.violate(f"reports that were received and left no trace: {silent}")
+    if silent := reports - noted:
+        yield f"reports that were received and left no trace: {silent}"
+
+
+def _late(rows: Sequence[AuditRow]) -> Counter[tuple[str, str]]:
+    """How often late reports were noted, by card."""
+    noted = [row for row in rows if row.event == "late_result" and "card" in row.detail]
+    return Counter((row.project, row.detail["card"]) for row in noted)
 
 
 def wrong_about_call(card: CallCard, effects: Sequence[object]) -> Iterator[str]:

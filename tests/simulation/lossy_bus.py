@@ -17,7 +17,7 @@ from toolwire.errors import BusUnavailable
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import filter_matches
 
-_REPORT = ".execution.report"
+REPORT = ".execution.report"
 DEDUPE_S = 20.0
 COPIES, LATE_S = 5, 10.0
 """What becomes of a message at a crash point: how often it comes, and how late."""
@@ -274,7 +274,7 @@ class LossyDelivery:
         bus = self._of.bus
         await bus.network.reach("ack", "before")
         self._let_go()
-        if self.message.subject.endswith(_REPORT):
+        if self.message.subject.endswith(REPORT):
             said = json.loads(self.message.data)
             bus.reports.add((said["project_id"], said["agent_turn_id"], said["tool_call_id"]))
         if not (bus.is_away or bus.chance(bus.faults.lost_ack)):

@@ -7,6 +7,7 @@ is taken from the one that survives its process as well: `tests/crash_sweep` use
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -49,6 +50,8 @@ from toolwire.toolbox.agents import orchestration, orchestration_tools
 from toolwire.toolbox.agents.delegation import SubAgents
 
 Plant = Callable[[ExitStack], None]
+_HEARD_S = 0.05
+"""By then a broker has heard what it was told, and what is done side by side has come apart."""
 
 
 def _replace(stack: ExitStack, where: Any, name: str, planted: Any) -> None:
@@ -89,14 +92,12 @@ def close_without_token(stack: ExitStack) -> None:
 
 
 def close_twice(stack: ExitStack) -> None:
-    right = ledger.close_call
+    right = ledger.refuse_close
 
-    def close(card: CallCard, result: Any, kept: CallCard | None, *rest: Any) -> Any:
-        if kept is not None and kept.result is not None:
-            return result, replace(kept, result=result), (), 0
-        return right(card, result, kept, *rest)
+    def refuse(card: CallCard, result: ToolResult, kept: CallCard | None, *rest: Any) -> Any:
+        return None if kept is not None and kept.result is not None else right(card, result, kept, *rest)
 
-    _replace(stack, ledger, "close_call", close)
+    _replace(stack, ledger, "refuse_close", refuse)
 
 
 def close_over_the_holder(stack: ExitStack) -> None:
@@ -262,7 +263,8 @@ def run_what_has_ended(stack: ExitStack) -> None:
 
     _replace(stack, ledger, "claim_call", claim)
     _replace(stack, ledger, "due_call", due)
-    _replace_in_stores(stack, "dispatched", planted)
+    for name in ("dispatched", "dispatched_call"):
+        _replace_in_stores(stack, name, planted)
     run_what_another_began(stack)
 
 
@@ -380,6 +382,7 @@ def acknowledge_when_received(stack: ExitStack) -> None:
 
     async def handle(self: ToolWorker, delivered: Delivered) -> None:
         await delivered.ack()
+        await asyncio.sleep(_HEARD_S)
         await right(self, delivered)
 
     _replace(stack, ToolWorker, "_handle", handle)
@@ -447,11 +450,12 @@ def settle_nothing_detached(stack: ExitStack) -> None:
 
 def detach_before_it_is_sent(stack: ExitStack) -> None:
     """A call runs on its own from before it is on its way: whoever dies in between loses it."""
-    right = Journey._send
+    right, number = Journey._send, count()
 
     async def send(self: Journey, allowed: Allowed) -> Any:
         if self._card.agreed.after_execution is AfterExecution.DETACH:
             await self._services.store.detach(self._card)
+            await asyncio.sleep(next(number) % 3 * _HEARD_S)
         return await right(self, allowed)
 
     _replace(stack, Journey, "_send", send)
