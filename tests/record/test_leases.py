@@ -145,6 +145,20 @@ async def test_whoever_resumes_a_turn_waits_for_a_lease_that_is_not_the_turns(op
     assert theirs.token != mine.token
 
 
+async def test_a_claim_that_outlives_its_turn_is_held_after_its_own_store_released_that(opens: Open) -> None:
+    """As that of a worker that shares the store of a runner."""
+    store = await opens()
+    turn = a_turn()
+    await store.begin(turn)
+    card = await store.open(a_card(turn=turn), [])
+    mine = await store.claim(card, [], outlives_turn=True)
+    await store.release(turn)
+
+    with pytest.raises(CallHeld):
+        await store.claim(card, [])
+    assert await store.close(mine, success(), []) == success()
+
+
 async def test_a_denied_card_does_not_end_a_call_that_a_worker_holds(opens: Open) -> None:
     store = await opens()
     turn = a_turn()

@@ -285,7 +285,7 @@ class ToolWorker:
         token = new_id()
         while True:
             try:
-                return await self._store.claim(asked, rows, token=token)
+                return await self._store.claim(asked, rows, token=token, outlives_turn=True)
             except StoreUnavailable as error:
                 _log.warning("call %s may be claimed: %s", asked.call.id, error)
             await delivered.progress()

@@ -356,15 +356,16 @@ class CallStore(Protocol):
 
     async def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
-        begins: bool = True, token: str = "",
+        begins: bool = True, token: str = "", outlives_turn: bool = False,
     ) -> CallCard:  # fmt: skip
         """Hold a call, before anything of it begins: gives it back with a token, and one attempt more.
 
         The lease lasts `until` a date; without one, for as long as its `owner` is alive, and unless one is named, for
-        as long as this process runs the turn. Unless the call `begins` at once, it counts as begun only after the
-        method of that name was asked. Who chooses the `token`, a new one, can ask again after an answer that was lost.
-        A call that has ended comes back with its result and is not held. Its holder, who shows the token, holds on.
-        Raises `CallHeld` while another claim lasts, `Fenced` when the turn was taken over, and `NotFound`.
+        as long as this process runs the turn, or is alive where the claim `outlives_turn`, as that of a worker does.
+        Unless the call `begins` at once, it counts as begun only after the method of that name was asked. Who chooses
+        the `token`, a new one, can ask again after an answer that was lost. A call that has ended comes back with its
+        result and is not held. Its holder, who shows the token, holds on. Raises `CallHeld` while another claim lasts,
+        `Fenced` when the turn was taken over, and `NotFound`.
         """
         ...
 

@@ -273,9 +273,10 @@ class MemoryStore(MemoryRecordStore, ClosingStore):
 
     async def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
-        begins: bool = True, token: str = "",
+        begins: bool = True, token: str = "", outlives_turn: bool = False,
     ) -> CallCard:  # fmt: skip
         kept, turn = self._kept(card), self._turns.get((card.project, card.turn_id))
+        owner = owner or (self._owner if outlives_turn else "")
         claim = ledger.Claim(token or new_id(), self._owner, owner, until)
         mine = self._apply(ledger.claim_call(card, kept, turn, self._clock(), self._is_alive, claim), audit)
         if begins and mine.result is None:

@@ -113,10 +113,12 @@ class ProjectStore:
 
     def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
-        begins: bool = True, token: str = "",
+        begins: bool = True, token: str = "", outlives_turn: bool = False,
     ) -> Doing[CallCard]:  # fmt: skip
         self.require(card, *audit)
-        return self.whole.claim(card, audit, owner=owner, until=until, begins=begins, token=token)
+        return self.whole.claim(
+            card, audit, owner=owner, until=until, begins=begins, token=token, outlives_turn=outlives_turn
+        )
 
     def renew(self, card: CallCard, until: float | None = None) -> Doing[CallCard]:
         self.require(card)

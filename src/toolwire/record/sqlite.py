@@ -342,8 +342,9 @@ class SqliteStore(SqliteRecordStore, ClosingStore):
 
     async def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
-        begins: bool = True, token: str = "",
+        begins: bool = True, token: str = "", outlives_turn: bool = False,
     ) -> CallCard:  # fmt: skip
+        owner = owner or (self._owners.name if outlives_turn else "")
         claim = Claim(token or new_id(), self._owners.name, owner, until)
         change = partial(changes.claim, card=card, audit=audit_rows(audit), now=self._now(), claim=claim)
         mine = await self._writer.write(self._after_reading(card, change), _whose(card))
