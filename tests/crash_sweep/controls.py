@@ -18,6 +18,7 @@ from tests.simulation.planted import ALL
 DEFENCES = {**ALL, **DEVICE_PLANTED, **SERVER_PLANTED}
 _MOST_SIMULATED = 100
 _ENDED = ("run_what_has_ended", "keep_commands_of_what_has_ended")
+_TOKEN = "keep_tokens_of_services_after_their_claims"
 _INSTEAD = {
     "C4 a turn is begun, and its client does not hear of it": ("begin_again", "write_over_what_has_the_same_id"),
     "C11 published, and the relay hears that it may not be": ("trust_that_commands_come_once", *_ENDED),
@@ -26,7 +27,7 @@ _INSTEAD = {
     "C30 the result is kept, before the broker hears of it": (*_ENDED, "run_commands_of_older_epochs"),
     "C33 a report comes five times": _ENDED,
     "C37 two runners take up the same turn": ("resume_while_owned", "change_turns_of_others"),
-    "a call is claimed for its service, which has no card yet": ("claim_for_a_service_without_its_token",),
+    "a call is claimed for its service, which has no card yet": (_TOKEN,),
 }
 
 

@@ -45,6 +45,7 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.errors import BusError, StoreError, StoreUnavailable
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
+from toolwire.fleet import service_claims
 from toolwire.fleet.dispatcher import BusDispatcher
 from toolwire.fleet.relay import Relay
 from toolwire.fleet.reports import ReportReceiver
@@ -70,7 +71,9 @@ _QUICKER = 10.0
 
 _POLL_S, _RETRY_S, _FIRST_PAUSE_S = 0.2, 0.1, 0.3
 _RENEW_S = 0.02
-_REMEMBERS_S = 8.0
+_MARGIN_S, _REMEMBERS_S = 0.5, 3.5
+"""A service may hold a call for so much longer than it may take; and so long it knows which calls it began."""
+
 _LIMITS = Limits(consecutive_failures=100, repeats=100, result_chars=MOST_CHARS)
 
 
@@ -298,7 +301,10 @@ def hearing(violate: Callable[[str], None]) -> Iterator[None]:
     logger, errors = logging.getLogger("toolwire"), LoggedErrors(violate)
     logger.addHandler(errors)
     try:
-        with patch.object(turn_runner, "FIRST_PAUSE_S", _FIRST_PAUSE_S):
+        with (
+            patch.object(turn_runner, "FIRST_PAUSE_S", _FIRST_PAUSE_S),
+            patch.object(service_claims, "_MARGIN_S", _MARGIN_S),
+        ):
             yield
     finally:
         logger.removeHandler(errors)

@@ -5,12 +5,17 @@ As in `tests/simulation/planted.py`, each is a patch of one thing of the product
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 from toolwire.bus.nats_jetstream import NatsBus
 from toolwire.errors import BusUnavailable
+from toolwire.fleet.service_claims import hold_for_service
+from toolwire.gateway import cards
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.registrations import ResultCard
 from toolwire.record import changes, dispatch_rows, pg_connection
+from toolwire.record.projects import ProjectStore
 from toolwire.record.writer import Writer
 
 Plant = Callable[[ExitStack], None]
@@ -29,6 +34,37 @@ def keep_commands_of_what_has_ended(stack: ExitStack) -> None:
     nothing = "DELETE FROM dispatches WHERE due < -1e9 AND due <= ?1"
     stack.enter_context(patch.object(dispatch_rows, "_DROP_ENDED", f"{nothing} AND project = ?2"))
     stack.enter_context(patch.object(dispatch_rows, "_DROP_ALL_ENDED", nothing))
+
+
+class _KeepsLater:
+    """What a service's claim is made in, where its token is kept once the claim is."""
+
+    def __init__(self, view: ProjectStore) -> None:
+        self._view = view
+        self._row: ResultCard | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    async def keep_card(self, row: ResultCard) -> ResultCard:
+        self._row = row
+        return row
+
+    async def claim(self, *args: Any, **more: Any) -> CallCard:
+        held = await self._view.claim(*args, **more)
+        if self._row is not None:
+            await self._view.keep_card(self._row)
+        return held
+
+
+def keep_tokens_of_services_after_their_claims(stack: ExitStack) -> None:
+    """Who dies in between leaves a call held by a token that nobody knows."""
+    right = hold_for_service
+
+    async def hold(view: ProjectStore, *args: Any, **more: Any) -> bool:
+        return await right(cast("ProjectStore", _KeepsLater(view)), *args, **more)
+
+    stack.enter_context(patch.object(cards, "hold_for_service", hold))
 
 
 def send_only_while_connected(stack: ExitStack) -> None:
@@ -58,6 +94,7 @@ SERVER_PLANTED: dict[str, Plant] = {
     for one in (
         write_over_what_has_the_same_id,
         keep_commands_of_what_has_ended,
+        keep_tokens_of_services_after_their_claims,
         send_only_while_connected,
         confirm_before_it_is_written,
         give_up_what_was_not_kept,

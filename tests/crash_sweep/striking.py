@@ -21,7 +21,7 @@ from toolwire.record.contract import Store
 
 LATE_S, PAUSE_S, BROKER_AWAY_S = 4.5, 3.0, 2.0
 LASTS_S = {Fault.DELAY: LATE_S, Fault.PAUSE: PAUSE_S, Fault.BROKER_AWAY: BROKER_AWAY_S}
-"""How long after a strike it may still do harm, whatever has ended meanwhile. A service is waited for 3 s."""
+"""How long after a strike it may still do harm, whatever has ended meanwhile. A service is waited for 3.5 s."""
 
 LONGEST_ACK_WAIT_S = 0.8
 """Shorter than a broker's, as all times here are, so that a run is short."""
