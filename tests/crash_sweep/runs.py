@@ -31,7 +31,7 @@ from tests.simulation.crash_points import CRASH_POINTS, CrashPoint, Fault
 from tests.simulation.fleet import simulate, simulate_point
 from tests.simulation.workload import draw_plans
 
-_STORE_AWAY_S, _COMMIT_S = (0.0, 0.5), 0.02
+_STORE_AWAY_S, _COMMIT_S = (0.0, 0.5), 0.06
 _LOOKS_S = 0.01
 _DIE_WITH_PARENT = 1
 _BROKER = "broker"

@@ -3,9 +3,12 @@
 import re
 import subprocess
 
+import pytest
+
 from tests.crash_points import POINTS
+from tests.crash_sweep.controls import DEFENCES, defences
 from tests.crash_sweep.devices import DEVICE_POINTS
-from tests.crash_sweep.runs import points_over, seeds_at
+from tests.crash_sweep.runs import SERVER_POINTS, points_over, seeds_at
 from tests.forked import run_python
 from tests.simulation.crash_points import CRASH_POINTS
 from tests.simulation.fleet import simulate_point
@@ -44,10 +47,18 @@ def test_over_nats_each_simulated_point_is_struck_in_real_processes_too() -> Non
     assert points_over("nats") == CRASH_POINTS
 
 
-def test_each_numbered_point_of_a_device_is_one_of_the_protocol() -> None:
-    named = {name.partition(" ")[0] for name in DEVICE_POINTS if re.match("C[0-9]", name)}
+def test_each_numbered_point_of_a_device_or_a_server_is_one_of_the_protocol() -> None:
+    named = {name.partition(" ")[0] for name in {**DEVICE_POINTS, **SERVER_POINTS} if re.match("C[0-9]", name)}
 
     assert named <= set(POINTS)
+
+
+@pytest.mark.parametrize("over", ["embedded", "nats", "postgres"])
+def test_each_point_names_the_defences_that_are_missed_there(over: str) -> None:
+    missed = {name: defences(over, name) for name in points_over(over)}
+
+    assert [name for name, some in missed.items() if not some] == []
+    assert {one for some in missed.values() for one in some} <= set(DEFENCES)
 
 
 def test_seeds_are_those_whose_turns_come_to_the_point() -> None:
