@@ -46,13 +46,15 @@ SERVER_POINTS = {
     "C6 the server dies while a turn is begun": _P("client", "begin", "before", _UNWRITTEN, fault=_DIES),
     "C6 the server dies while a reply is kept": _P("runner", "append_reply", "before", _UNWRITTEN, fault=_DIES),
     "C6 the server dies while a call is to be sent": _P("runner", "dispatch", "before", _UNWRITTEN, fault=_DIES),
-    "C6 the server dies while a call is claimed": _P(
-        "worker", "claim", "before", "claim_again_with_another_token", fault=_DIES
+    "C6 the server dies with a call claimed, and its worker does not hear of it": _P(
+        "worker", "claim", "after", "claim_again_with_another_token", fault=_DIES
     ),
     "C6 the server dies while a result is kept": _P("worker", "close", "before", _NOT_AGAIN, fault=_DIES),
     "C6 the server dies while a turn is taken up": _P("runner", "resume", "before", _UNWRITTEN, fault=_DIES),
     "C6 the server dies while a turn ends": _P("runner", "end", "before", _UNWRITTEN, fault=_DIES),
-    "C46 the server dies once a result is kept": _P("worker", "close", "after", _UNWRITTEN, fault=_DIES),
+    "C46 the server dies with a result kept, and its worker does not hear of it": _P(
+        "worker", "close", "after", _UNWRITTEN, fault=_DIES
+    ),
 }
 """The points at which the server of the store is struck."""
 

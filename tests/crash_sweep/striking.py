@@ -124,7 +124,7 @@ class StruckStore:
             add_line(self.striker.folder / HISTORY, json.dumps([name, *change, began, time.monotonic()]))
         if answer == []:  # it found nothing to do, so nothing could be lost
             return answer
-        if self.striker.reach(name, "after") is Fault.FAIL:
+        if self.striker.reach(name, "after") in (Fault.FAIL, Fault.STORE_DIES):
             raise StoreUnavailable("the store did not answer")
         return answer
 
