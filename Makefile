@@ -119,7 +119,7 @@ chaos: setup ## kill workers, runners, broker and database of a fleet, 5,000 cal
 	@$(RUN) python -m tests.simulation --seeds 20000 --jobs 2
 	@$(RUN) python -m tests.simulation --points --seeds 20 --jobs 2
 	@$(RUN) python -m tests.crash_sweep --over embedded nats postgres mqtt --seeds 20 --jobs 6
-	@$(RUN) python -m tests.crash_sweep --over nats postgres --controls --seeds 20 --limit 20 --jobs 6
+	@$(RUN) python -m tests.crash_sweep --over nats postgres --controls --seeds 20 --limit 30 --jobs 6
 
 storm: setup ## kill processes that share a store, 5,000 calls long; nothing may be lost, done twice or left behind
 	@$(RUN) python -m benchmarks.kill_storm --calls 5000

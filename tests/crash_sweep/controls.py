@@ -4,7 +4,8 @@ Most points name theirs; see `tests/simulation/crash_points.py` and `devices.py`
 another one, or a second one that would stand in for it.
 """
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from tests.crash_sweep.device_controls import DEVICE_PLANTED
@@ -67,20 +68,28 @@ def _promising(over: str, name: str, number: int) -> list[int]:
 
 
 def show(over: str, name: str, seeds: int, limit_s: float, server: PostgresServer | None) -> Shown:
-    """Strike a point without its defences until a run fails."""
-    missed = defences(over, name)
+    """Strike a point without its defences until a run fails that does not with them, nor where nothing is struck."""
+    missed, runs = defences(over, name), 0
     if not missed:
         return Shown(name, missed)
-    runs = 0
-    with ExitStack() as closing:
-        for one in missed:
-            DEFENCES[one](closing)
-        for seed in _promising(over, name, seeds):
+    with _without(missed):
+        promising = _promising(over, name, seeds)
+    for seed in promising:
+        with _without(missed):
             ran = run(over, name, seed, limit_s, server=server)
             runs += 1
             if ran.is_sound or not ran.struck:
                 continue
-            runs += 1
-            if run(over, name, seed, limit_s, server=server, is_calm=True).is_sound:
-                return Shown(name, missed, seed, ran.verdict.wrong[0], runs)
+            is_calm_sound = run(over, name, seed, limit_s, server=server, is_calm=True).is_sound
+        runs += 2
+        if is_calm_sound and run(over, name, seed, limit_s, server=server).is_sound:
+            return Shown(name, missed, seed, ran.verdict.wrong[0], runs)
     return Shown(name, missed, runs=runs)
+
+
+@contextmanager
+def _without(missed: tuple[str, ...]) -> Iterator[None]:
+    with ExitStack() as closing:
+        for one in missed:
+            DEFENCES[one](closing)
+        yield
