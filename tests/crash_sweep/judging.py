@@ -20,7 +20,7 @@ from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store, TurnSummary
 from toolwire.record.projects import of_project
 
-_LOOKS_S = 0.1
+_LOOKS_S, _PATIENCE_S = 0.1, 10.0
 _LATE_S = 1.3 * LONGEST_ACK_WAIT_S
 """What the broker has not heard of comes again after the end, and must change nothing."""
 
@@ -56,11 +56,7 @@ async def judge(place: Place, limit_s: float) -> Verdict:
                 await _until_ended(place, store)
         except TimeoutError:
             verdict.wrong.append(f"after {limit_s:g} s not all has ended")
-        await _compare(place, store, verdict)
-        verdict.wrong += [*await _look_at_log(place, store), *sorted(set(_under_older_epochs(place)))]
-        chain = await store.audit_chain()
-        if chain.broken_at is not None:
-            verdict.wrong.append(f"the audit log does not hold at {chain.broken_at}")
+        verdict = await _once_it_answers(place, store, verdict.wrong)
     finally:
         await store.close_store()
     if not place.database:
@@ -70,6 +66,25 @@ async def judge(place: Place, limit_s: float) -> Verdict:
     told = place.folder / WRONG
     verdict.wrong += told.read_text().splitlines() if told.exists() else []
     return verdict
+
+
+async def _once_it_answers(place: Place, store: Store, wrong: list[str]) -> Verdict:
+    """Compare everything, again if the server of the store was struck meanwhile."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        verdict = Verdict(wrong=[*wrong])
+        try:
+            await _compare(place, store, verdict)
+            verdict.wrong += [*await _look_at_log(place, store), *sorted(set(_under_older_epochs(place)))]
+            chain = await store.audit_chain()
+        except StoreError:
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(_LOOKS_S)
+            continue
+        if chain.broken_at is not None:
+            verdict.wrong.append(f"the audit log does not hold at {chain.broken_at}")
+        return verdict
 
 
 def _still_at_work_s(place: Place) -> float:
