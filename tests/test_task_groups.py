@@ -51,6 +51,7 @@ async def test_who_is_canceled_while_a_task_fails_is_still_canceled() -> None:
     may_fail.set()
     await asyncio.sleep(0)
     opening.cancel()
-    await asyncio.wait([opening])
+    with pytest.RaisesGroup(ValueError):
+        await opening
 
     assert counted == [1]
