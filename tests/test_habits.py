@@ -132,6 +132,11 @@ def test_what_is_repeated_possessively_is_one_character_or_an_atomic_group() -> 
     assert [line.strip() for line, end in ends if not _group(line[: end + 1]).startswith("(?>")] == []
 
 
+def test_groups_of_tasks_are_those_that_leave_the_task_around_them_as_it_was() -> None:
+    users = [path.name for path in (ROOT / "src").rglob("*.py") if "asyncio.TaskGroup" in path.read_text("utf-8")]
+    assert users == ["task_groups.py"]
+
+
 def _group(text: str) -> str:
     """What an unclosed parenthesis begins, up to the end of this text."""
     still_open = list[int]()

@@ -1,7 +1,7 @@
 """The event loop of what runs for long: uvloop's where it is installed, which the extras nats, postgres and serve do.
 
-It reads and writes sockets with half of asyncio's processor time. A program that uses toolwire as a library has chosen
-its own loop, and keeps it.
+It reads and writes sockets with less of the processor than asyncio's. A program that uses toolwire as a library has
+chosen its own loop, and keeps it.
 """
 
 import asyncio
